@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.alike import AlikeAnswers
     from guardmark.analysis.defense.changed_texts import ChangedTexts
     from guardmark.analysis.defense.frame import Frame
+    from guardmark.analysis.defense.masking import Masking
     from guardmark.analysis.defense.native_categories import NativeCategory
     from guardmark.analysis.defense.scores import AreaPair
     from guardmark.analysis.pipeline.answers import Unseen
@@ -141,7 +142,11 @@ def analyse_run(
     asked = _asked(frame)
     slicers = [Slicer(frame, facet, asked=asked) for facet in (*FACETS, *chosen.slices)]
     defenses = _analyse_arms(
-        frame, slicers=slicers, taxonomy=taxonomy, native=_native_categories(reader, frame)
+        frame,
+        slicers=slicers,
+        taxonomy=taxonomy,
+        native=_native_categories(reader, frame),
+        masking=_masking(reader, frame),
     )
     comparison = _compare(frame)
     pipeline = _pipeline(reader, frame, slicers=slicers, taxonomy=taxonomy)
@@ -175,6 +180,7 @@ def analyse_run(
 
 
 _NONE_NATIVE: Final[Mapping[str, tuple[NativeCategory, ...]]] = {}
+_NONE_MASKED: Final[Mapping[str, Masking]] = {}
 
 
 def _asked(frame: Frame) -> NDArray[np.int64] | None:
@@ -188,6 +194,7 @@ def _analyse_arms(
     slicers: list[Slicer],
     taxonomy: TaxonomyCoverage,
     native: Mapping[str, tuple[NativeCategory, ...]] = _NONE_NATIVE,
+    masking: Mapping[str, Masking] = _NONE_MASKED,
 ) -> tuple[DefenseAnalysis, ...]:
     """Analyse every subject of a frame; blind spots are searched in all of them as one family."""
     spots = find_blind_spots(frame, frame.candidates(), [each.facet for each in slicers])
@@ -201,6 +208,7 @@ def _analyse_arms(
             asked=asked,
             blind_spots=spots.get(arm.name, ()),
             native_categories=native.get(arm.name, ()),
+            masking=masking.get(arm.name),
         )
         for arm in frame.arms
     )
@@ -216,6 +224,16 @@ def _native_categories(reader: RecordReader, frame: Frame) -> dict[str, tuple[Na
     from guardmark.analysis.defense.native_categories import analyse_native_categories
 
     return {arm.name: analyse_native_categories(reader, frame, arm) for arm in frame.arms}
+
+
+def _masking(reader: RecordReader, frame: Frame) -> dict[str, Masking]:
+    """Return what guards that rewrite let survive, by defense; nothing where none rewrote."""
+    if not any(arm.is_rewritten.any() for arm in frame.arms):
+        return {}
+    from guardmark.analysis.defense.masking import measure_masking
+
+    measured = {arm.name: measure_masking(reader, frame, arm) for arm in frame.arms}
+    return {name: masking for name, masking in measured.items() if masking is not None}
 
 
 def _compare(frame: Frame) -> RunComparison | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.counts import Confusion
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.defense.latency import Latency
+    from guardmark.analysis.defense.masking import Masking
     from guardmark.analysis.defense.native_categories import NativeCategory
     from guardmark.analysis.defense.scorecard import DeploymentRates, Scorecard, Stability, Width
     from guardmark.analysis.defense.scores import ScoreDetails, ThresholdAnalysis
@@ -52,6 +53,7 @@ class DefenseAnalysis:
         scores: What its scores are worth as probabilities, or None without scores.
         deployment: Its rates at the stated mix of a deployment, or None without one.
         native_categories: Categories that it names itself; empty where its answers name none.
+        masking: What survived where it let another text go on, or None where it never did.
         stopped: What its rules decided when they ended it early; empty otherwise.
     """
 
@@ -74,6 +76,7 @@ class DefenseAnalysis:
     scores: ScoreDetails | None = None
     deployment: DeploymentRates | None = None
     native_categories: tuple[NativeCategory, ...] = ()
+    masking: Masking | None = None
     stopped: tuple[StopVerdict, ...] = field(default=(), metadata={"json": "stopped_early"})
 
     @property
@@ -101,6 +104,7 @@ def analyse_defense(
     asked: NDArray[np.int64] | None = None,
     blind_spots: tuple[BlindSpot, ...] = (),
     native_categories: tuple[NativeCategory, ...] = (),
+    masking: Masking | None = None,
 ) -> DefenseAnalysis:
     """Compute everything a report says about one defense.
 
@@ -136,5 +140,6 @@ def analyse_defense(
         scores=scores,
         deployment=reweight(frame, arm),
         native_categories=native_categories,
+        masking=masking,
         stopped=stopped,
     )
