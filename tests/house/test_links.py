@@ -45,3 +45,11 @@ def test_every_room_is_drawn() -> None:
     boxes = set(re.findall(r'class="name"[^>]*>(\w+)<', drawn))
     rooms = {path.parent.name for path in (ROOT / "src" / "guardmark").glob("*/__init__.py")}
     assert boxes == rooms
+
+
+def test_each_test_that_the_page_on_security_names_is_there() -> None:
+    """A promise whose test was renamed would be held by nothing."""
+    page = (ROOT / "docs" / "explanation" / "security.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)`", page)
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / name).is_file()] == []

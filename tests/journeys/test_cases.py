@@ -302,6 +302,7 @@ def test_each_part_of_a_sample_is_inserted_by_its_name(cases: Path, answer: str)
     assert counts == [(0, 20), (0, 20)]
 
 
+@pytest.mark.slow
 def test_a_blind_spot_is_said_first_and_can_be_gated(cases: Path) -> None:
     """Every attack in one language passes, none in the other: half of all is the wrong figure."""
     done, _ = measured(cases, "language-blind")

@@ -68,7 +68,7 @@ def look(run: Path) -> Verification:
 def test_an_untouched_run_holds(run: Path) -> None:
     """Thousands of values, no false alarm, and nothing in the folder is changed."""
     before = {path.name: path.read_bytes() for path in run.iterdir()}
-    done = guardmark("verify", run, "--json", cwd=run.parent)
+    done = guardmark("verify", run, "--json", "--data", ".", cwd=run.parent)
     assert done.code == 0, done.out
     said = json.loads(done.out)
     assert said["holds"]

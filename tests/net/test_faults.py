@@ -205,7 +205,9 @@ async def test_a_retry_after_date_counts_from_the_answers_own_date(
     assert [attempt.status for attempt in exchange.attempts] == [503, 200]
 
 
-@pytest.mark.parametrize("wait", ["soon", "Sat, 99 Foo 2000", "-5"])
+@pytest.mark.parametrize(
+    "wait", ["soon", "Sat, 99 Foo 2000", "-5", "nan", "Mon, 01 Jan 99999999999 00:00:00 GMT"]
+)
 async def test_a_retry_after_nobody_can_read_is_passed_over(
     services: Services, serve_raw: Serve, wait: str
 ) -> None:

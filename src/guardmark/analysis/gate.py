@@ -7,7 +7,6 @@ over categories, lies above it. Else it is open, with the samples of a new set t
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -21,10 +20,8 @@ from guardmark.analysis.defense.scorecard import complement, estimate_rates
 from guardmark.analysis.defense.slices import FACETS, NOT_STATED, Slicer
 from guardmark.analysis.pipeline.frame import deployed
 from guardmark.core.errors import UnknownName
-from guardmark.stats.distributions import normal_quantile, two_sided_z
 from guardmark.stats.multiplicity import holm
-from guardmark.stats.planning import rows_to_decide
-from guardmark.stats.quantiles import quantile_ranks
+from guardmark.stats.planning import pairs_to_decide, rows_to_decide
 from guardmark.stats.rates.clustered import exceedance
 from guardmark.stats.rates.proportion import wilson
 from guardmark.stats.sequential import beta_mixture_sequence, spent_confidence
@@ -51,7 +48,6 @@ SYSTEM_RULES: Final = {
 """Rules about defenses, and what they are called where they are about the system."""
 
 EVERY_VALUE: Final = "*"  # in a policy, all values of a facet that are not named
-_DECIDES: Final = 0.8  # chance that a size that is said to decide does
 RATES: Final = ("blocked", "fpr", "asr", "malformed", "errors")  # of live traffic
 
 
@@ -286,14 +282,17 @@ def check_regression(
     pairs: Sequence[PairedComparison], margin: float, *, alpha: float, names: Mapping[str, str]
 ) -> tuple[GateCheck, ...]:
     """Check that rates did not rise against a baseline run: broken where that is shown."""
-    return tuple(
-        _regression(side, (rule, names[pair.first], subject), margin=margin, alpha=alpha)
-        for pair in pairs
-        for side, rule, subject in (
+    checks = []
+    tests = 2 * len(pairs)
+    for pair in pairs:
+        sides = (
             (pair.attacks, "regression_asr", "attacks"),
             (pair.benign, "regression_fpr", "benign"),
         )
-    )
+        for side, rule, subject in sides:
+            named = (rule, names[pair.first], subject)
+            checks.append(_regression(side, named, margin=margin, alpha=alpha, tests=tests))
+    return tuple(checks)
 
 
 def check_complete(status: RunStatus, *, subject: str = "run") -> tuple[GateCheck, ...]:
@@ -394,10 +393,16 @@ def _latencies(frame: Frame, arm: DefenseColumn, limit: float | None) -> Iterato
     latency = measure_latency(frame, arm.records)
     for side, subject in ((latency.attacks, "attacks"), (latency.benign, "benign")):
         p95 = next(each for each in side.quantiles if each.quantile == 0.95)
-        needed = quantile_ranks(p95.trials, p95.quantile, confidence=p95.confidence).needed
-        named, n = ("latency_p95_upper_ms", arm.name, subject), p95.trials
-        check = _check(named, limit, p95, unit=GateUnit.MILLISECONDS, trials=n, reason=p95.reason)
-        yield replace(check, needed=needed if n < needed else None), None
+        # How many calls give limits stands in the reason; none of them promises a decision.
+        check = _check(
+            ("latency_p95_upper_ms", arm.name, subject),
+            limit,
+            p95,
+            unit=GateUnit.MILLISECONDS,
+            trials=p95.trials,
+            reason=p95.reason,
+        )
+        yield check, None
 
 
 def check_rate(estimate: Estimate, named: tuple[str, str, str], limit: float) -> GateCheck:
@@ -459,8 +464,14 @@ def _of_rate(estimate: Estimate, named: tuple[str, str, str], limit: float) -> _
 
 
 def _regression(
-    side: PairedSide, named: tuple[str, str, str], *, margin: float, alpha: float
+    side: PairedSide,
+    named: tuple[str, str, str],
+    *,
+    margin: float,
+    alpha: float,
+    tests: int,
 ) -> GateCheck:
+    """Hold a rise of a rate against the margin; `tests` are in one family by Holm."""
     difference, p_value = side.difference, side.adjusted_p
     standing, needed, value = GateStatus.OPEN, None, difference.value
     is_shown = p_value is not None and p_value < alpha and (difference.low or 0.0) > 0
@@ -468,16 +479,10 @@ def _regression(
         standing = GateStatus.HELD
     elif value is not None and value > margin and is_shown:
         standing = GateStatus.BROKEN
-    elif value is not None and difference.high is not None and value != margin:
-        # An interval's half-width shrinks with the root of the number of pairs, as a test's does;
-        # in half of all runs the value itself comes out worse, and eight of ten shall decide.
-        surely = 1 + normal_quantile(_DECIDES) / two_sided_z(1 - alpha)
-        times = surely * (difference.high - value) / (margin - value)
-        if value > margin:
-            shown = two_sided_z(1 - min(max(p_value or 1.0, 1e-9), 0.999))
-            times = max(1 - (difference.low or 0.0) / value, two_sided_z(1 - alpha) / shown)
-            times *= surely
-        needed = math.ceil(difference.pairs * times**2)
+    else:
+        needed = pairs_to_decide(difference, margin, alpha=alpha, tests=tests)
+        if needed is not None:  # so many as there are did not
+            needed = max(needed, difference.pairs + 1)
     reason = "" if value is not None else (difference.reason or "no sample answered by both")
     check = _check(named, margin, difference, unit=GateUnit.POINTS, trials=difference.pairs)
     return replace(check, standing=standing, p_value=p_value, needed=needed, reason=reason)

@@ -269,6 +269,8 @@ def _sort_replays(paths: Sequence[Path]) -> tuple[Path | None, Path | None]:
 
 def _is_cassette(path: Path) -> bool:
     """Look at the first line; what cannot be read is left to the reader of traces."""
+    if not path.is_file():
+        return False  # a pipe would be waited for
     try:
         with path.open("rb") as stream:
             return b'"guardmark_cassette"' in stream.readline(200)

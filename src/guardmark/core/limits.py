@@ -30,6 +30,7 @@ LONGEST_SAMPLE_NAME: Final = 10_000
 MOST_IMPORTED_BYTES: Final = 1 << 30
 
 MOST_VALUES_OF_AN_ANSWER: Final = 100_000
+MOST_CALLS_OF_AN_ANSWER: Final = 100
 MOST_SEARCHED_VALUES: Final = 20_000
 MOST_SEARCHED_LEVELS: Final = 100
 LONGEST_CASSETTE_LINE: Final = 64 * MIB
@@ -115,12 +116,13 @@ TABLE: Final = (
             "commas and brackets of one answer of a guard, a model or a judge",
             f"{MOST_VALUES_OF_AN_ANSWER:,}",
         ),
+        ("calls of tools in one answer of an agent's model", f"{MOST_CALLS_OF_AN_ANSWER}"),
         (
             "values of an answer that a path with `..` or a condition looks through",
             f"{MOST_SEARCHED_VALUES:,}",
         ),
         ("levels of such an answer", f"{MOST_SEARCHED_LEVELS}"),
-        ("a line of a cassette", _mib(LONGEST_CASSETTE_LINE)),
+        ("a line of a cassette or of a trace of tries", _mib(LONGEST_CASSETTE_LINE)),
     ),
     *_of(
         "run folders",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import OrderedDict
 from hashlib import sha256
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from guardmark.config.chat import ChatSettings
 from guardmark.core.case import AgentCall, FinalAnswer, ToolCalls
+from guardmark.core.limits import MOST_CALLS_OF_AN_ANSWER
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.sample import Role
 from guardmark.parsing.objects import read_json_or_none
@@ -31,6 +34,9 @@ You are then told its result. Without such a line, what you write is your answer
 These are the tools:
 """
 _CALL: Final = "CALL"
+_CALL_LINE: Final = re.compile(
+    r"^[^\S\n]*CALL[^\S\n]+(\{.*\})[^\S\n]*$", re.MULTILINE
+)  # blanks of its own line only: a run of line feeds would be looked through from each of them
 _MOST_KEPT: Final = 20_000
 """Answers that are kept for the other arms of a case."""
 
@@ -57,6 +63,8 @@ class ChatAgent:
             return read_text_calls(words, len(conversation.messages))
         if not calls:
             return FinalAnswer(text=words)
+        if len(calls) > MOST_CALLS_OF_AN_ANSWER:
+            return _too_many_calls()
         return ToolCalls(calls=tuple(_call_of(call) for call in calls), text=words)
 
 
@@ -125,37 +133,32 @@ def _text_message(message: Message) -> dict[str, Any]:
 
 def read_text_calls(words: str, number: int) -> Move:
     """Read the lines of the text protocol; an answer is what holds none."""
-    calls: list[AgentCall] = []
-    others: list[str] = []
-    for line in words.split("\n"):
-        written = _call_written_in(line)
-        if written is None:
-            others.append(line)
-            continue
-        stated = read_json_or_none(written)
+    if _CALL not in words:
+        return FinalAnswer(text=words)
+    lines = list(islice(_CALL_LINE.finditer(words), MOST_CALLS_OF_AN_ANSWER + 1))
+    if len(lines) > MOST_CALLS_OF_AN_ANSWER:
+        return _too_many_calls()
+    calls = []
+    for index, line in enumerate(lines):
+        stated = read_json_or_none(line[1])
         if isinstance(stated, dict) and isinstance(stated.get("name"), str):
             arguments = stated.get("arguments")
             calls.append(
                 AgentCall(
-                    id=f"call-{number}-{len(calls)}",
+                    id=f"call-{number}-{index}",
                     name=stated["name"],
                     arguments=arguments if isinstance(arguments, dict) else {},
                 )
             )
     if calls:
-        return ToolCalls(calls=tuple(calls), text="\n".join(others).strip())
+        return ToolCalls(calls=tuple(calls), text=_CALL_LINE.sub("", words).strip())
     return FinalAnswer(text=words)
 
 
-def _call_written_in(line: str) -> str | None:
-    """Return the JSON behind the word CALL, where a line is nothing else."""
-    stripped = line.strip()
-    behind = stripped.removeprefix(_CALL)
-    is_call = behind != stripped and behind[:1].isspace()
-    written = behind.strip()
-    if is_call and written.startswith("{") and written.endswith("}"):
-        return written
-    return None
+def _too_many_calls() -> FinalAnswer:
+    """Say that an answer would have more tools called than anybody pays for."""
+    message = f"the answer calls more than {MOST_CALLS_OF_AN_ANSWER} tools at once"
+    return FinalAnswer(text="", error_kind=ErrorKind.CONTRACT, message=message)
 
 
 def _call_of(call: ToolCall) -> AgentCall:

@@ -35,8 +35,7 @@ def _at_the_start_of_a_line(word: str) -> re.Pattern[str]:
     )
 
 
-_OTHER_LINE = {"yes": _at_the_start_of_a_line("no"), "no": _at_the_start_of_a_line("yes")}
-"""What contradicts a first word in a line below it."""
+_AT_A_LINE = {word: _at_the_start_of_a_line(word) for word in ("yes", "no")}
 _CONFIDENCE: Final = "confidence"
 _SAFE_UNSAFE = re.compile(rf"{_OPEN}(SAFE|UNSAFE)\b{_CLOSE}[.!]?[ \t]*(?:\n|\Z)", re.IGNORECASE)
 _NEXT_YES_NO = re.compile(r"\W{0,200}\b(?:yes|no)\b", re.IGNORECASE)
@@ -98,7 +97,8 @@ def _yes_no(answer: str, *, risky: str) -> GuardReading:
     if _NEXT_YES_NO.match(rest):
         return MALFORMED
     # The first word may be that of a quotation, with the guard's own word behind it.
-    if _OTHER_LINE[word].search(rest):
+    other = "no" if word == "yes" else "yes"
+    if other in rest.casefold() and _AT_A_LINE[other].search(rest):
         return MALFORMED
     values, reason = take_tags(rest, _CONFIDENCE)
     return GuardReading(
@@ -140,6 +140,8 @@ def take_tags(text: str, name: str) -> tuple[list[str], str]:
     Looks at each character a fixed number of times: an expression for both tags and the blanks
     within them would take cubic time on an answer that never closes its tag.
     """
+    if f"{name}>" not in text.casefold():
+        return [], text
     tags = re.compile(f"<(/?){name}>", re.IGNORECASE)
     values: list[str] = []
     rest: list[str] = []

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _NAMES: Final = "think|thinking|thought|thoughts|reasoning"
+_CLOSING_TAGS: Final = (*(f"</{name}>" for name in _NAMES.split("|")), "[/think]")
 _OPENING: Final = re.compile(rf"<(?:{_NAMES})>|\[THINK\]", re.IGNORECASE)
 _OPENED: Final = re.compile(rf"\s*(?:{_OPENING.pattern})", re.IGNORECASE)
 _CLOSING_FORM: Final = rf"(?:</(?:{_NAMES})>|\[/THINK\])"
@@ -72,15 +73,14 @@ def split_thoughts(text: str) -> SplitAnswer:
     if _CHANNEL in text:
         return _split_channels(text)
     is_opened = _OPENED.match(text) is not None
-    may_close = "</" in text or "[/" in text
-    closing = _CLOSING.first.search(text) if may_close else None
+    closing = _first_closing(text)
     if closing is None:
         if is_opened:
             return SplitAnswer(answers=("",), thoughts=text, is_finished=False)
         return SplitAnswer(answers=(text,))
     if not is_opened and _OPENING.search(text, 0, closing.start()) is not None:
         return SplitAnswer(answers=(text,))
-    meant = _MEANT.first.search(text)
+    meant = _MEANT.first.search(text, closing.start())
     if meant is None:  # each of them is quoted: the last one is the least unlikely
         end = _end_of_last(_CLOSING, text)
         return _split_at(text, end, end)
@@ -89,7 +89,18 @@ def split_thoughts(text: str) -> SplitAnswer:
 
 def ends_thoughts(text: str) -> bool:
     """Tell whether a text holds what would end thoughts, if somebody repeated it."""
-    return _CHANNEL in text or _CLOSING.first.search(text) is not None
+    return _CHANNEL in text or _first_closing(text) is not None
+
+
+def _first_closing(text: str) -> re.Match[str] | None:
+    """Find the first closing tag: texts without one are seen to have none at once."""
+    folded = text.casefold()
+    starts = [start for tag in _CLOSING_TAGS if (start := folded.find(tag)) >= 0]
+    if not starts:
+        return None
+    # Where folding makes a text longer, places in it are others than in the text.
+    start = min(starts) if len(folded) == len(text) else 0
+    return _CLOSING.first.search(text, start)
 
 
 def _end_of_last(mark: _Mark, text: str) -> int:

@@ -21,6 +21,7 @@ from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.multiplicity import CochranQ, cochran_q, holm, tier_letters
 from guardmark.stats.paired.intervals import clustered_bonett_price, summarise_pairs
 from guardmark.stats.paired.noninferiority import NonInferiority, noninferiority_clustered
+from guardmark.stats.planning import pairs_to_tell_apart
 from guardmark.stats.rates.clustered import FEW_GROUPS, is_dominated
 
 if TYPE_CHECKING:
@@ -99,13 +100,19 @@ class PairedSide:
             return ""
         return f", of which the group {self.largest_name!r} holds {100 * share:.0f} %"
 
-    @property
-    def groups_needed(self) -> int | None:
-        """About how many groups would tell the two apart in 80 % of runs, if they differ so."""
-        value, groups = self.difference.value, self.difference.groups or self.difference.pairs
-        if not value or self.detectable is None:
+    def groups_needed(self, *, tests: int) -> int | None:
+        """Return about how many groups would tell the two apart in 80 % of runs, if they differ so.
+
+        `tests` are in the family of the report, over which p is adjusted by Holm. None where both
+        err alike, or where it is more than anybody collects.
+        """
+        pairs = self.difference.pairs
+        groups = self.difference.groups or pairs
+        alpha = 1.0 - self.difference.confidence
+        needed = pairs_to_tell_apart(self.difference, alpha=alpha, tests=tests)
+        if needed is None or not pairs:
             return None
-        return max(groups, math.ceil(groups * (self.detectable / value) ** 2))
+        return max(groups + 1, math.ceil(needed * groups / pairs))
 
     def direction(self, alpha: float) -> int:
         """Return -1 if adjusted test and interval say the first errs less, 1 if more, else 0."""
@@ -166,6 +173,8 @@ class RunComparison:
     areas: tuple[AreaPair, ...] = field(default=(), metadata={"json": False})
     # Whether p values are adjusted over every pair of the run, shown here or not.
     is_whole_family: bool = field(default=True, metadata={"json": False})
+    # How many tests there are in the family over which p is adjusted.
+    tests: int = field(default=0, metadata={"json": False})
     # The systems of the same runs against each other, where they have a pipeline.
     system: RunComparison | None = field(default=None, metadata={"json": False})
 
@@ -271,7 +280,9 @@ def compare_arms(
     family = _Family(frame, dict(outcomes), counted)
     sides = family.sides(names)
     of_areas = [each.difference.p_value for each in areas]
+    family_pairs = len(names)
     if is_one_run:
+        family_pairs = math.comb(len(frame.candidates(2)), 2)
         adjusted, adjusted_areas = family.adjust(names, sides, beside=of_areas)
     else:
         adjusted, adjusted_areas = adjust_sides(sides, of_areas)
@@ -300,6 +311,7 @@ def compare_arms(
             for each, p in zip(areas, adjusted_areas[: len(areas)], strict=True)
         ),
         is_whole_family=chosen is None or is_one_run,
+        tests=2 * family_pairs + len(areas),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.adaptive.asker import by_key, tells_of_failure
 from guardmark.adaptive.state import MODEL_ROUND, SENT
 from guardmark.core.errors import IncomparableRuns, StoreError
+from guardmark.core.limits import LONGEST_CASSETTE_LINE
 from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.store.layers import (
     ADAPTIVE,
@@ -205,11 +206,16 @@ def _of_row(row: Mapping[str, Any], positions: Mapping[str, int]) -> TryRecord:
 
 def _parsed_lines(path: Path) -> list[Any]:
     """Read the lines of a trace, whatever they hold."""
-    lines = []
+    lines: list[Any] = []
+    if path.exists() and not path.is_file():
+        raise _no_trace(path, "it is not a file")
     try:
-        with path.open(encoding="utf-8") as stream:
-            for line in stream:
-                lines.append(json.loads(line))  # noqa: PERF401 - their count says which was bad
+        with path.open("rb") as stream:
+            while line := stream.readline(LONGEST_CASSETTE_LINE + 1):
+                if len(line) > LONGEST_CASSETTE_LINE:
+                    most = f"{LONGEST_CASSETTE_LINE >> 20} MiB"
+                    raise _no_trace(path, f"line {len(lines) + 1} has more than {most}")
+                lines.append(json.loads(line))
     except OSError as error:
         raise StoreError(
             f"The trace {path} cannot be read: {error.strerror}.\n{_WHERE_TRACES_ARE}"

@@ -13,6 +13,7 @@ from guardmark.app.verify.data_files import check_data
 from guardmark.app.verify.headline import check_headline, read_summary
 from guardmark.app.verify.mismatches import Mismatch, Mismatches, MismatchKind
 from guardmark.app.verify.sealed_files import check_seals, unreadable_files
+from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import VERSION
 from guardmark.store.connect import errors_of
 from guardmark.store.reader import RecordReader, RunState
@@ -118,6 +119,9 @@ def verify(
     signature: SealSignature | None = None,
 ) -> Verification:
     """Check a run against its chains, its hashes, its records and reports written again."""
+    for place in data:
+        if not place.is_dir():
+            raise ConfigError(f"--data names a folder, and {place} is none.")
     folder = find_run(path)
     damage = tuple(integrity.check(folder.records))
     chain = read_seals(folder.path)

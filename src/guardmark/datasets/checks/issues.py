@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from guardmark.core.manifest import DataManifest
     from guardmark.core.sample import Sample, Taxonomy
-    from guardmark.datasets.checks.census import Census, Count
+    from guardmark.datasets.checks.census import Census, Count, Oddity
     from guardmark.datasets.checks.crossed import CrossedColumn
     from guardmark.datasets.checks.duplicates import Duplicates
     from guardmark.datasets.checks.mix import Dimension
@@ -106,8 +106,12 @@ def check_samples(
     """Ask of a data set what a careful reader would ask."""
     census = take_census(samples)
     duplicates = find_duplicates(samples, threshold=criteria.threshold)
-    inferred = sum(str(s.metadata.get("label_source", "")).startswith("inferred") for s in samples)
-    against = [sample.id for sample in samples if contradicts_label(sample)]
+    inferred = 0
+    against = []
+    for sample in samples:
+        inferred += str(sample.metadata.get("label_source", "")).startswith("inferred")
+        if contradicts_label(sample):
+            against.append(sample.id)
     return DataCheck(
         census=census,
         duplicates=duplicates,
@@ -147,13 +151,14 @@ def _issue(
 def _labelled(
     census: Census, duplicates: Duplicates, inferred: int, against: Sequence[str]
 ) -> DataIssue:
+    """Say whether the labels can be relied on."""
     attacks, benign = census.attacks.samples, census.benign.samples
-    same = [c for c in duplicates.conflicts if c.is_same]
-    near = [c for c in duplicates.conflicts if not c.is_same]
-    shown = [
-        f"{c.attack} (attack) and {c.benign} (benign): similarity {c.similarity:.2f}"
-        for c in [*same, *near]
-    ]
+    same = [conflict for conflict in duplicates.conflicts if conflict.is_same]
+    near = [conflict for conflict in duplicates.conflicts if not conflict.is_same]
+    pairs = []
+    for conflict in (*same, *near):
+        pair = f"{conflict.attack} (attack) and {conflict.benign} (benign)"
+        pairs.append(f"{pair}: similarity {conflict.similarity:.2f}")
     numbers = {
         "attacks": attacks,
         "benign": benign,
@@ -162,36 +167,53 @@ def _labelled(
         "contradictions": len(same),
         "near_contradictions": len(near),
     }
-    is_weak = bool(near or inferred or not attacks or not benign)
-    status = Status.PROBLEM if same or against else is_weak
-    return _issue("labelled", numbers, status=status, details=some_of(shown), against=against)
+    status = Status.OK
+    if same or against:
+        status = Status.PROBLEM
+    elif near or inferred or not attacks or not benign:
+        status = Status.WARNING
+    return _issue("labelled", numbers, status=status, details=some_of(pairs), against=against)
 
 
 def _categorised(census: Census, criteria: Criteria, warnings: Sequence[str]) -> DataIssue:
-    without = sum(c.samples for c in census.categories if c.value == UNSTATED)
-    unsevere = sum(c.samples for c in census.severities if c.value == UNSTATED)
-    present = {c.value for c in census.categories}
-    below = {c.value for c in census.subcategories}
-    empty = [name for name in criteria.taxonomy if name not in present]
-    gaps = [
-        f"{name}/{sub}"
-        for name, subs in criteria.taxonomy.items()
-        for sub in subs
-        if name in present and f"{name}/{sub}" not in below
-    ]
+    """Say which categories of the taxonomy hold no attacks, and how many attacks state none."""
+    without_category = _unstated(census.categories)
+    without_severity = _unstated(census.severities)
+    present = {count.value for count in census.categories}
+    present_below = {count.value for count in census.subcategories}
+    empty = []
+    gaps = []
+    for category, subcategories in criteria.taxonomy.items():
+        if category not in present:
+            empty.append(category)
+            continue
+        for subcategory in subcategories:
+            name = f"{category}/{subcategory}"
+            if name not in present_below:
+                gaps.append(name)
     declared = len(criteria.taxonomy)
-    details = some_of([f"no attacks in {name}" for name in gaps])
     numbers = {
         "categories": declared - len(empty),
         "declared_categories": declared,
         "empty_categories": len(empty),
         "empty_subcategories": len(gaps),
-        "without_category": without,
-        "without_severity": unsevere,
+        "without_category": without_category,
+        "without_severity": without_severity,
     }
-    is_weak = bool(census.attacks.samples and (empty or gaps or without or unsevere or warnings))
-    details = (*details, *warnings)
+    has_gaps = bool(empty or gaps or without_category or without_severity or warnings)
+    is_weak = has_gaps and census.attacks.samples > 0
+    details = (*some_of([f"no attacks in {name}" for name in gaps]), *warnings)
     return _issue("categorised", numbers, status=is_weak, details=details, empty=empty)
+
+
+def _unstated(counts: Sequence[Count]) -> int:
+    """Count the samples that state no value of a facet."""
+    return sum(count.samples for count in counts if count.value == UNSTATED)
+
+
+def _stated_values(counts: Sequence[Count]) -> int:
+    """Count the values of a facet that samples state."""
+    return sum(count.value != UNSTATED for count in counts)
 
 
 def _diverse(
@@ -200,12 +222,14 @@ def _diverse(
     patterns: Sequence[Pattern],
     crossed: Sequence[CrossedColumn],
 ) -> DataIssue:
-    total, families = census.total, duplicates.families
-    lines = [
-        f"{len(each.ids)} near-duplicates in {each.groups} groups: {', '.join(each.ids[:SHOWN])}"
-        f"{' ...' * (len(each.ids) > SHOWN)}"
-        for each in families
-    ]
+    """Say which samples count as independent and are not."""
+    families = duplicates.families
+    lines = []
+    for family in families:
+        names = ", ".join(family.ids[:SHOWN])
+        if len(family.ids) > SHOWN:
+            names += " ..."
+        lines.append(f"{len(family.ids)} near-duplicates in {family.groups} groups: {names}")
     method = f"near-duplicates: {describe_method(duplicates.threshold)}"
     kinds = "text only: no images, sound or files"
     if census.images:
@@ -214,9 +238,9 @@ def _diverse(
     made += [crossed_line(column) for column in crossed]
     details = (*some_of(made), *some_of(lines), method, f"{kinds}, whatever the samples speak of")
     numbers = {
-        "groups": total.groups,
-        "largest_group": total.largest_group,
-        "languages": sum(count.value != UNSTATED for count in census.languages),
+        "groups": census.total.groups,
+        "largest_group": census.total.largest_group,
+        "languages": _stated_values(census.languages),
         "copies": duplicates.copies,
         "rewordings": duplicates.rewordings,
         "near_duplicate_families": len(families),
@@ -226,11 +250,11 @@ def _diverse(
         "threshold": duplicates.threshold,
         "crossed_columns": len(crossed),
     }
-    fewer = next((column for column in crossed if column.has_fewer), None)
+    fewer = [column for column in crossed if column.has_fewer]
     more = {
         "crossed": crossed,
-        "fewer": fewer,
-        "techniques": sum(count.value != UNSTATED for count in census.techniques),
+        "fewer": fewer[0] if fewer else None,
+        "techniques": _stated_values(census.techniques),
         "lengths": census.lengths,
     }
     is_weak = bool(duplicates.copies + duplicates.rewordings or families or patterns or crossed)
@@ -238,78 +262,106 @@ def _diverse(
 
 
 def _representative(samples: Sequence[Sample], mix: tuple[Dimension, ...]) -> DataIssue:
+    """Say how far the samples are from the deployment that the configuration states."""
     if not mix:
         return _issue("representative", {}, status=Status.NOT_ASSESSED)
-    distances = mix_distances(samples, mix)
-    worst = max((d.total_variation for d in distances), default=None)
-    absent = max((d.absent_share for d in distances), default=0.0)
-    details = [
-        f"{d.dimension} of {label_noun(d.label.value)}: distance {d.total_variation:.2f}"
-        + (f"; nothing for {', '.join(d.absent)} ({d.absent_share:.0%})" if d.absent else "")
-        for d in distances
-    ]
+    worst: float | None = None
+    absent_share = 0.0
+    details = []
+    for distance in mix_distances(samples, mix):
+        worst = max(worst or 0.0, distance.total_variation)
+        absent_share = max(absent_share, distance.absent_share)
+        line = (
+            f"{distance.dimension} of {label_noun(distance.label.value)}: "
+            f"distance {distance.total_variation:.2f}"
+        )
+        if distance.absent:
+            line += f"; nothing for {', '.join(distance.absent)} ({distance.absent_share:.0%})"
+        details.append(line)
     numbers = {
         "largest_total_variation": worst,
-        "largest_absent_share": absent,
+        "largest_absent_share": absent_share,
         "effective_samples": effective_samples(mix_weights(samples, mix)),
     }
-    is_far = (worst is not None and worst > _FAR) or absent > 0
-    more = {"mix": mix, "samples": len(samples)}
-    return _issue("representative", numbers, status=is_far, details=details, **more)
+    is_far = (worst is not None and worst > _FAR) or absent_share > 0
+    return _issue(
+        "representative", numbers, status=is_far, details=details, mix=mix, samples=len(samples)
+    )
 
 
 def _versioned(manifests: Sequence[DataManifest]) -> DataIssue:
-    unversioned = sorted({m.name for m in manifests if not m.version and m.attacks + m.benign})
-    details = [
-        f"{name}: content hash {manifest.sha256[:16]}"
-        for manifest in manifests
-        for name in manifest.files
-        if manifest.attacks + manifest.benign
-    ]
-    more = {
-        "unversioned": unversioned,
-        "versions": dict.fromkeys(f"{m.name} {m.version}" for m in manifests),
-    }
-    numbers = {"without_version": len(unversioned)}
-    return _issue("versioned", numbers, status=bool(unversioned), details=some_of(details), **more)
+    """Say which data sets state no version."""
+    unversioned: set[str] = set()
+    versions: dict[str, None] = {}  # each once, in the order in which they come
+    details = []
+    for manifest in manifests:
+        versions[f"{manifest.name} {manifest.version}"] = None
+        if not manifest.attacks + manifest.benign:
+            continue
+        if not manifest.version:
+            unversioned.add(manifest.name)
+        for name in manifest.files:
+            details.append(f"{name}: content hash {manifest.sha256[:16]}")  # noqa: PERF401 - beside what else is gathered
+    return _issue(
+        "versioned",
+        {"without_version": len(unversioned)},
+        status=bool(unversioned),
+        details=some_of(details),
+        unversioned=sorted(unversioned),
+        versions=versions,
+    )
 
 
 def _balanced(census: Census, criteria: Criteria) -> DataIssue:
-    stated = [c for c in census.categories if c.value != UNSTATED]
-    least = {c.value: minimum_of(c.value, criteria.min_per_category) for c in stated}
-    small = [c.value for c in stated if c.samples < least[c.value]]
-    attacks, benign = census.attacks.samples, census.benign.samples
-    lopsided = min(attacks, benign) > 0 and max(attacks, benign) > _LOPSIDED * min(attacks, benign)
-    sides = [
-        *((count, 0) for count in (census.attacks, census.benign) if count.samples),
-        *((count, least[count.value]) for count in stated),
-    ]
-    numbers = {
-        f"{count.value}_{name}": value
-        for count, _ in sides
-        for name, value in (
-            ("samples", count.samples),
-            ("groups", count.groups),
-            ("half_width", criteria.half_width(count.samples)),
-            ("half_width_groups", criteria.half_width(count.groups)),
-        )
-    }
-    details = [_size_line(count, minimum, criteria.half_width) for count, minimum in sides]
-    is_weak = bool(small or lopsided)
-    more = {"small": small, "lopsided": lopsided, "confidence": criteria.confidence}
-    return _issue("balanced", numbers, status=is_weak, details=details, stated=len(stated), **more)
+    """Say how sharp the rates of each side and category can be, and which are too small."""
+    sides: list[tuple[Count, int]] = []  # what is counted, and how many samples it needs
+    sides += [(side, 0) for side in (census.attacks, census.benign) if side.samples]
+    stated = [count for count in census.categories if count.value != UNSTATED]
+    small = []
+    for count in stated:
+        least = minimum_of(count.value, criteria.min_per_category)
+        sides.append((count, least))
+        if count.samples < least:
+            small.append(count.value)
+    numbers: dict[str, float | None] = {}
+    details = []
+    for count, least in sides:
+        numbers[f"{count.value}_samples"] = count.samples
+        numbers[f"{count.value}_groups"] = count.groups
+        numbers[f"{count.value}_half_width"] = criteria.half_width(count.samples)
+        numbers[f"{count.value}_half_width_groups"] = criteria.half_width(count.groups)
+        details.append(_size_line(count, least, criteria.half_width))
+    fewer, more = sorted((census.attacks.samples, census.benign.samples))
+    is_lopsided = fewer > 0 and more > _LOPSIDED * fewer
+    return _issue(
+        "balanced",
+        numbers,
+        status=bool(small) or is_lopsided,
+        details=details,
+        stated=len(stated),
+        small=small,
+        lopsided=is_lopsided,
+        confidence=criteria.confidence,
+    )
 
 
 def _readable(census: Census) -> DataIssue:
-    damaged = [o for o in census.oddities if o.is_damage]
-    odd = [o for o in census.oddities if not o.is_damage]
-    details = [f"{o.kind}: {', '.join(o.examples)}" for o in (*damaged, *odd)]
-    more = {
-        name: [f"{o.kind} in {counted(o.samples, 'sample')}" for o in each]
-        for name, each in (("damaged", damaged), ("odd", odd))
-    }
-    numbers = {o.kind: o.samples for o in census.oddities}
-    return _issue("readable", numbers, status=bool(damaged), details=details, **more)
+    """Say which texts hold unusual characters, those that look damaged first."""
+    damaged = [oddity for oddity in census.oddities if oddity.is_damage]
+    odd = [oddity for oddity in census.oddities if not oddity.is_damage]
+    return _issue(
+        "readable",
+        {oddity.kind: oddity.samples for oddity in census.oddities},
+        status=bool(damaged),
+        details=[f"{oddity.kind}: {', '.join(oddity.examples)}" for oddity in (*damaged, *odd)],
+        damaged=_oddity_words(damaged),
+        odd=_oddity_words(odd),
+    )
+
+
+def _oddity_words(oddities: Sequence[Oddity]) -> list[str]:
+    """Say how many samples have each of some oddities."""
+    return [f"{oddity.kind} in {counted(oddity.samples, 'sample')}" for oddity in oddities]
 
 
 def _size_line(count: Count, least: int, half_width: Callable[[float], float]) -> str:

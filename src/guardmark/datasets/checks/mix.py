@@ -78,32 +78,35 @@ def read_mix(stated: Mapping[str, Mapping[str, float]]) -> tuple[Dimension, ...]
     return tuple(dimensions)
 
 
-def mix_of(every: Sequence[Sample]) -> dict[str, dict[str, float]]:
+def mix_of(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
     """Return the shares of a reference along each facet that it states, as a configuration does."""
     (length,) = read_mix({"length": dict.fromkeys(("0-199", "200-1999", "2000+"), 0.0)})
-    values = {
-        "category": [s.category for s in every if s.is_attack],
-        "topic": [s.category for s in every if not s.is_attack],
-        "language": [s.language for s in every],
-        "length": [length.value_of(s) for s in every],
-    }
-    counts = {name: Counter(filter(None, each)) for name, each in values.items()}
-    return {
-        name: {value: count / each.total() for value, count in sorted(each.items())}
-        for name, each in counts.items()
-        if each
-    }
+    counts: dict[str, Counter[str]] = {name: Counter() for name in DIMENSIONS}
+    for sample in samples:
+        about = "category" if sample.is_attack else "topic"
+        counts[about][sample.category] += 1
+        counts["language"][sample.language] += 1
+        counts["length"][length.value_of(sample)] += 1
+    shares = {}
+    for name, counted in counts.items():
+        del counted[""]  # what is not stated is no value
+        total = counted.total()
+        if total:
+            shares[name] = {value: count / total for value, count in sorted(counted.items())}
+    return shares
 
 
 def mix_distances(samples: Iterable[Sample], mix: Sequence[Dimension]) -> tuple[MixDistance, ...]:
     """Measure how far samples are from a deployment."""
-    every = list(samples)
-    return tuple(
-        _distance([s for s in every if s.label is label], dimension, label)
-        for dimension in mix
-        for label in dimension.labels()
-        if any(s.label is label for s in every)
-    )
+    by_label: dict[Label, list[Sample]] = {}
+    for sample in samples:
+        by_label.setdefault(sample.label, []).append(sample)
+    distances = []
+    for dimension in mix:
+        for label in dimension.labels():
+            if label in by_label:
+                distances.append(_distance(by_label[label], dimension, label))  # noqa: PERF401 - two loops and a condition
+    return tuple(distances)
 
 
 def mix_weights(samples: Sequence[Sample], mix: Sequence[Dimension]) -> tuple[float, ...]:
@@ -118,14 +121,16 @@ def mix_weights(samples: Sequence[Sample], mix: Sequence[Dimension]) -> tuple[fl
         Deming & Stephan (1940), doi:10.1214/aoms/1177731829.
     """
     weights = [1.0] * len(samples)
+    positions: dict[Label, list[int]] = {}
+    for position, sample in enumerate(samples):
+        positions.setdefault(sample.label, []).append(position)
     for label in _RATED:
-        positions = [index for index, sample in enumerate(samples) if sample.label is label]
         stated = [dimension for dimension in mix if label in dimension.labels()]
-        if not positions or not stated:
+        if label not in positions or not stated:
             continue
-        raked = _rake([samples[index] for index in positions], stated)
-        for index, weight in zip(positions, raked, strict=True):
-            weights[index] = weight
+        raked = _rake([samples[position] for position in positions[label]], stated)
+        for position, weight in zip(positions[label], raked, strict=True):
+            weights[position] = weight
     return tuple(weights)
 
 
@@ -135,44 +140,58 @@ def effective_samples(weights: Iterable[float]) -> float:
     References:
         Kish (1965), Survey Sampling, section 8.2.
     """
-    values = list(weights)
-    squares = sum(weight * weight for weight in values)
-    return sum(values) ** 2 / squares if squares else 0.0
+    total = squares = 0.0
+    for weight in weights:
+        total += weight
+        squares += weight * weight
+    if not squares:
+        return 0.0
+    return total**2 / squares
 
 
 def _bands(shares: Iterable[str]) -> dict[str, tuple[int, float]]:
+    """Read bands of lengths, such as 0-199 and 2000+; overlapping ones are refused."""
     bands: dict[str, tuple[int, float]] = {}
     for name in shares:
         match = _BAND.fullmatch(name.replace(" ", ""))
-        low = int(match[1]) if match else 0
-        high = int(match[2]) if match and match[2] else float("inf")
+        low, high = 0, float("inf")
+        if match is not None:
+            low = int(match[1])
+            if match[2]:
+                high = int(match[2])
         if match is None or high < low:
             raise ConfigError(
                 f"length: {name!r} is not a band of characters.\n"
                 "Write them like 0-199, 200-1999, 2000+."
             )
-        clash = next((n for n, (a, b) in bands.items() if a <= high and low <= b), None)
-        if clash is not None:
-            raise ConfigError(f"length: the bands {clash} and {name} overlap.")
+        for other, (lowest, highest) in bands.items():
+            if lowest <= high and low <= highest:
+                raise ConfigError(f"length: the bands {other} and {name} overlap.")
         bands[name] = (low, high)
     return bands
 
 
 def _distance(samples: Sequence[Sample], dimension: Dimension, label: Label) -> MixDistance:
+    """Measure how far the samples of one label are from the deployment along one facet."""
     counts = Counter(map(dimension.value_of, samples))
-    target = dimension.target()
-    apart = sum(abs(counts[value] / len(samples) - share) for value, share in target.items())
-    absent = [value for value, share in target.items() if share > _SETTLED and not counts[value]]
+    apart = absent_share = 0.0
+    absent = []
+    for value, share in dimension.target().items():
+        apart += abs(counts[value] / len(samples) - share)
+        if share > _SETTLED and not counts[value]:
+            absent.append(value)
+            absent_share += share
     return MixDistance(
         dimension=dimension.name,
         label=label,
         total_variation=apart / 2,
         absent=tuple(absent),
-        absent_share=sum(target[value] for value in absent),
+        absent_share=absent_share,
     )
 
 
 def _rake(samples: Sequence[Sample], mix: Sequence[Dimension]) -> list[float]:
+    """Weigh samples so that each facet in turn has its shares, until nothing moves."""
     import numpy as np  # on use: most commands weigh nothing
 
     facets = []

@@ -40,20 +40,17 @@ def read_prompt(messages: object, images: object, folder: Path) -> Prompt:
     if not isinstance(messages, list) or not messages:
         raise UnreadMessage("is not a list of messages")
     messages = common_messages(messages)
-    read = [_message(number, each, folder) for number, each in enumerate(messages, start=1)]
-    marked = [
-        index
-        for index, message in enumerate(messages)
-        if isinstance(message, dict) and message.get("under_test")
-    ]
+    read = []
+    marked = []
+    for index, message in enumerate(messages):
+        read.append(_message(index + 1, message, folder))
+        if isinstance(message, dict) and message.get("under_test"):
+            marked.append(index)
     if len(marked) > 1:
         raise UnreadMessage("marks more than one message as under_test")
-    # When none is marked: material at the end, or the last turn of the user.
-    users = [index for index, message in enumerate(read) if message.role is Role.USER]
-    usual = users[-1] if users and read[-1].role not in MATERIAL else len(read) - 1
-    under_test = marked[0] if marked else usual
-    stated = images if isinstance(images, list) else [images]
-    if beside := tuple(_image(each, folder) for each in stated if each not in (None, "")):
+    under_test = marked[0] if marked else _usual_under_test(read)
+    beside = _images_beside(images, folder)
+    if beside:
         read[under_test] = replace(read[under_test], images=beside)
     tested = read[under_test]
     if not (tested.content.strip() or tested.images or tested.calls):
@@ -61,58 +58,124 @@ def read_prompt(messages: object, images: object, folder: Path) -> Prompt:
     return Prompt(messages=tuple(read), under_test=under_test)
 
 
+def _usual_under_test(messages: list[Message]) -> int:
+    """Return which message is under test where none is marked.
+
+    That is material at the end, or else the last turn of the user.
+    """
+    last = len(messages) - 1
+    if messages[last].role in MATERIAL:
+        return last
+    for index in range(last, -1, -1):
+        if messages[index].role is Role.USER:
+            return index
+    return last
+
+
+def _images_beside(stated: object, folder: Path) -> tuple[Image, ...]:
+    """Read the images that a row states beside its messages: one, or a list."""
+    listed = stated if isinstance(stated, list) else [stated]
+    return tuple(_image(image, folder) for image in listed if image not in (None, ""))
+
+
 def _message(number: int, message: Any, folder: Path) -> Message:
-    role = ROLE_WORDS.get(str(message.get("role"))) if isinstance(message, dict) else None
+    """Read one message; `number` counts from 1, for what is said of it."""
+    role = None
+    if isinstance(message, dict):
+        role = ROLE_WORDS.get(str(message.get("role")))
     if role is None:
         raise UnreadMessage(f"message {number} needs a role ({', '.join(Role)})")
-    content, calls = message.get("content"), message.get("tool_calls") or ()
-    parts = [{"type": "text", "text": "" if content is None and calls else content}]
-    if isinstance(content, list):
-        parts = content
+    stated_calls = message.get("tool_calls") or ()
     try:
-        texts = [part["text"] for part in parts if part["type"] == "text"]
-        urls = [part["image_url"] for part in parts if part["type"] == "image_url"]
-        named = [(each["id"], each["function"]) for each in calls]
-        asked = tuple(ToolCall(i, each["name"], _as_text(each["arguments"])) for i, each in named)
-        answers = (message.get("tool_call_id") or "") if role is Role.TOOL else ""
-        content = "\n".join(texts)
-        "".join([answers, *(word for call in asked for word in call)])  # texts, all of them
-        if len(texts) + len(urls) < len(parts):
-            raise TypeError("a part of another kind")  # noqa: TRY301 - as a part without text
+        texts, urls = _texts_and_images(message.get("content"), has_calls=bool(stated_calls))
+        calls = _calls(stated_calls)
+        answers = ""
+        if role is Role.TOOL:
+            answers = message.get("tool_call_id") or ""
+        _require_texts(answers, *texts)
     except (KeyError, TypeError, AttributeError) as error:
         needs = "a content that is text, or parts of type text and image_url"
-        needs = "tool_calls with id, name and arguments" if calls else needs
+        if stated_calls:
+            needs = "tool_calls with id, name and arguments"
         raise UnreadMessage(f"message {number} needs {needs}") from error
-    urls = [url.get("url") if isinstance(url, dict) else url for url in urls]
-    images = tuple(_image(url, folder) for url in urls)
-    return Message(role=role, content=content, images=images, calls=asked, answers=answers)
+    return Message(
+        role=role,
+        content="\n".join(texts),
+        images=tuple(_image(url, folder) for url in urls),
+        calls=calls,
+        answers=answers,
+    )
 
 
-def _as_text(arguments: object) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+def _texts_and_images(content: Any, *, has_calls: bool) -> tuple[list[str], list[object]]:
+    """Take the texts and the images out of a content: a text, or a list of parts.
+
+    A message that only calls tools has no content. A part of another kind raises `TypeError`.
+    """
+    if content is None and has_calls:
+        return [""], []
+    if not isinstance(content, list):
+        return [content], []
+    texts: list[str] = []
+    urls: list[object] = []
+    for part in content:
+        if part["type"] == "text":
+            texts.append(part["text"])
+        elif part["type"] == "image_url":
+            url = part["image_url"]
+            urls.append(url.get("url") if isinstance(url, dict) else url)
+        else:
+            raise TypeError("a part of another kind")
+    return texts, urls
+
+
+def _calls(stated: Any) -> tuple[ToolCall, ...]:
+    """Read the tools that a message calls."""
+    calls = []
+    for call in stated:
+        function = call["function"]
+        arguments = function["arguments"]
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        _require_texts(call["id"], function["name"], arguments)
+        calls.append(ToolCall(call["id"], function["name"], arguments))
+    return tuple(calls)
+
+
+def _require_texts(*values: object) -> None:
+    """Raise `TypeError` for a value that is no text."""
+    for value in values:
+        if not isinstance(value, str):
+            raise TypeError("expected a text")
 
 
 def _image(stated: object, folder: Path) -> Image:
     """Read a `data:` URL, or a file below a folder; or say what is wrong with it."""
     if isinstance(stated, dict):  # as a cell of Parquet holds it: bytes, or else a path
         held = stated.get("bytes")
-        content = held if _INLINE.match(str(held)) else "data:;base64,"  # text is no image
-        stated = stated.get("path") if held is None else content
+        if held is None:
+            stated = stated.get("path")
+        elif _INLINE.match(str(held)):
+            stated = held
+        else:
+            stated = "data:;base64,"  # text is no image
     if not isinstance(stated, str) or (_ADDRESS.match(stated) and not _INLINE.match(stated)):
         raise UnreadMessage("needs an image as a file's name or data: URL; no address is fetched")
     content, place = _file(stated, folder)
     if len(content) > MOST_IMAGE_BYTES:
         raise UnreadMessage(f"has an image above {MOST_IMAGE_BYTES >> 20} MiB")
-    kind = next((kind for kind, begin in _KINDS.items() if begin.match(content)), None)
-    if kind is None:
-        raise UnreadMessage("has an image that is no PNG, JPEG, GIF or WebP")
-    return Image(sha256=sha256(content).hexdigest(), media_type=kind, place=place)
+    for media_type, beginning in _KINDS.items():
+        if beginning.match(content):
+            digest = sha256(content).hexdigest()
+            return Image(sha256=digest, media_type=media_type, place=place)
+    raise UnreadMessage("has an image that is no PNG, JPEG, GIF or WebP")
 
 
 def _file(stated: str, folder: Path) -> tuple[bytes, str]:
     """Read bytes from a URL, or no more than an image may have from a file below the folder."""
+    inline = _INLINE.match(stated)
     try:
-        if inline := _INLINE.match(stated):
+        if inline:
             return b64decode(stated[inline.end() :], validate=True), stated
         path = (folder / stated).resolve()
         if not path.is_relative_to(folder.resolve()):
