@@ -54,11 +54,15 @@ class ImportedAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedRow:
-    """One sample and everything that came of it."""
+    """One sample and everything that came of it.
+
+    Attributes:
+        guard: Where guards differ from row to row.
+    """
 
     sample: Sample
     answers: tuple[ImportedAnswer, ...]
-    guard: str = ""  # where guards differ from row to row
+    guard: str = ""
 
     @property
     def is_judged(self) -> bool:
@@ -189,6 +193,7 @@ def why_unlabelled(value: object) -> str:
 
 
 def _is_stated(value: object) -> bool:
+    """Tell whether a value says anything."""
     return value is not None and not (isinstance(value, str) and not value.strip())
 
 

@@ -95,6 +95,7 @@ def _require_needed(tool: str, statements: imported.Statements, needed: Sequence
 
 
 def _reader(tool: str, place: str) -> Callable[[Path, imported.Statements], imported.ImportedRun]:
+    """Load the function that reads the files of a tool."""
     try:
         return cast(
             "Callable[[Path, imported.Statements], imported.ImportedRun]", resolve_name(place)
@@ -153,6 +154,7 @@ _NO_ROW: Final = "SELECT 1 WHERE 0"  # what stands for a query that a tool does 
 
 @cache
 def _tools() -> dict[str, dict[str, Any]]:
+    """Return the rules of the tools that are read by a query."""
     return tomllib.loads(Path(__file__).with_name("queries.toml").read_text(encoding="utf-8"))
 
 
@@ -250,6 +252,7 @@ def _sound(row: imported.Object) -> str:
 
 
 def _objects(memory: sqlite3.Connection, query: str) -> Iterator[imported.Object]:
+    """Run a query and yield its rows by the names of their columns."""
     rows = memory.execute(query)
     names = [column[0] for column in rows.description]
     yield from (dict(zip(names, row, strict=True)) for row in rows)
@@ -258,6 +261,7 @@ def _objects(memory: sqlite3.Connection, query: str) -> Iterator[imported.Object
 def _pair(
     row: imported.Object, at: int, statements: imported.Statements, rules: dict[str, Any]
 ) -> tuple[Sample | str, imported.ImportedAnswer]:
+    """Turn a row of a query into a sample and what came of it, or say why it is left out."""
     label = imported.label_of(row.get("label"), statements.label)
     answer = _answer(row, is_attack=label is Label.ATTACK)
     prompt = imported.prompt_of(_turns(row.get("prompt")))

@@ -296,6 +296,7 @@ def _decision(said: list[object] | None) -> Decision:
 
 
 def _response(trace: _Trace) -> Response:
+    """Read what the model answered."""
     if trace.answer is not None and not trace.failure:
         return Response(text=_text_of(trace.answer))
     why = Evidence(message=trace.failure or "the trace holds no answer")

@@ -321,6 +321,7 @@ def _compiled(rule: FieldRule, class_columns: Mapping[str, list[str]]) -> Callab
 
 
 def _base(rule: FieldRule, class_columns: Mapping[str, list[str]]) -> Callable[[Row], str]:
+    """Turn where a rule finds its value into a function of a row."""
     if rule.constant:
         return lambda _row: rule.constant
     if rule.column:
@@ -366,6 +367,7 @@ def _contradicts(word: str, meaning: str) -> bool:
 
 
 def _key(text: str) -> bytes:
+    """Return eight bytes that stand for a text."""
     return sha256(text.encode(errors="replace")).digest()[:8]
 
 

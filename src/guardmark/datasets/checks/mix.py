@@ -191,6 +191,7 @@ def _distance(samples: Sequence[Sample], dimension: Dimension, label: Label) -> 
 
 
 def _rake(samples: Sequence[Sample], mix: Sequence[Dimension]) -> list[float]:
+    """Weigh samples so that each facet in turn has its shares, until nothing moves."""
     import numpy as np  # on use: most commands weigh nothing
 
     facets = []
