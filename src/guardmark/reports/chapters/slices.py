@@ -124,7 +124,10 @@ def category_table(analysis: RunAnalysis, *, is_attack: bool) -> Table | None:
         },
     }
     left = len(defenses) - _MOST_COLUMNS
-    note = "Bold: the whole interval lies below those of all other defenses in the row."
+    note = (
+        "Bold: the whole interval lies below those of all other defenses in the row, at the error "
+        "that so many categories leave to one."
+    )
     if left > 0:
         note += f" {count_text(left)} more defenses have tables of their own."
     return table_of(
