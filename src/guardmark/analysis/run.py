@@ -15,6 +15,7 @@ from guardmark.analysis.defense.changed_texts import find_changed_texts
 from guardmark.analysis.defense.costs import PartRetries, read_part_usage
 from guardmark.analysis.defense.counted_run import MOST_HELD, read_for_report
 from guardmark.analysis.defense.defense_analysis import DefenseAnalysis, analyse_defense
+from guardmark.analysis.defense.latency import asking_ranks
 from guardmark.analysis.defense.slices import FACETS, Slicer, TaxonomyCoverage, count_taxonomy
 from guardmark.analysis.pipeline.frame import SYSTEM, holds_parts
 from guardmark.analysis.settings import AnalysisSettings
@@ -25,12 +26,15 @@ from guardmark.store.layers import ADAPTIVE, LEFT_OUT, PLANTED_PREFIX
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
     from guardmark.analysis.adaptive.card import AdaptiveCard, AdaptivePair
     from guardmark.analysis.agents.figures import AgentAnalysis
     from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.defense.alike import AlikeAnswers
     from guardmark.analysis.defense.changed_texts import ChangedTexts
     from guardmark.analysis.defense.frame import Frame
+    from guardmark.analysis.defense.masking import Masking
     from guardmark.analysis.defense.native_categories import NativeCategory
     from guardmark.analysis.defense.scores import AreaPair
     from guardmark.analysis.pipeline.answers import Unseen
@@ -114,9 +118,14 @@ def analyse_run(
     chosen = settings or AnalysisSettings.of(reader.manifest())
     frame = read_for_report(reader, chosen, most=most)
     taxonomy = count_taxonomy(frame)
-    slicers = [Slicer(frame, facet) for facet in (*FACETS, *chosen.slices)]
+    asked = _asked(frame)
+    slicers = [Slicer(frame, facet, asked=asked) for facet in (*FACETS, *chosen.slices)]
     defenses = _analyse_arms(
-        frame, slicers=slicers, taxonomy=taxonomy, native=_native_categories(reader, frame)
+        frame,
+        slicers=slicers,
+        taxonomy=taxonomy,
+        native=_native_categories(reader, frame),
+        masking=_masking(reader, frame),
     )
     comparison = _compare(frame)
     pipeline = _pipeline(reader, frame, slicers=slicers, taxonomy=taxonomy)
@@ -150,6 +159,12 @@ def analyse_run(
 
 
 _NONE_NATIVE: Final[Mapping[str, tuple[NativeCategory, ...]]] = {}
+_NONE_MASKED: Final[Mapping[str, Masking]] = {}
+
+
+def _asked(frame: Frame) -> NDArray[np.int64] | None:
+    """Return when each place was asked about, once for all who want to know; None of counts."""
+    return asking_ranks(frame) if frame.times is None else None
 
 
 def _analyse_arms(
@@ -158,17 +173,21 @@ def _analyse_arms(
     slicers: list[Slicer],
     taxonomy: TaxonomyCoverage,
     native: Mapping[str, tuple[NativeCategory, ...]] = _NONE_NATIVE,
+    masking: Mapping[str, Masking] = _NONE_MASKED,
 ) -> tuple[DefenseAnalysis, ...]:
     """Analyse every subject of a frame; blind spots are searched in all of them as one family."""
     spots = find_blind_spots(frame, frame.candidates(), [each.facet for each in slicers])
+    asked = _asked(frame)
     return tuple(
         analyse_defense(
             frame,
             arm,
             slicers=slicers,
             taxonomy=taxonomy,
+            asked=asked,
             blind_spots=spots.get(arm.name, ()),
             native_categories=native.get(arm.name, ()),
+            masking=masking.get(arm.name),
         )
         for arm in frame.arms
     )
@@ -184,6 +203,16 @@ def _native_categories(reader: RecordReader, frame: Frame) -> dict[str, tuple[Na
     from guardmark.analysis.defense.native_categories import analyse_native_categories
 
     return {arm.name: analyse_native_categories(reader, frame, arm) for arm in frame.arms}
+
+
+def _masking(reader: RecordReader, frame: Frame) -> dict[str, Masking]:
+    """Return what guards that rewrite let survive, by defense; nothing where none rewrote."""
+    if not any(arm.is_rewritten.any() for arm in frame.arms):
+        return {}
+    from guardmark.analysis.defense.masking import measure_masking
+
+    measured = {arm.name: measure_masking(reader, frame, arm) for arm in frame.arms}
+    return {name: masking for name, masking in measured.items() if masking is not None}
 
 
 def _compare(frame: Frame) -> RunComparison | None:

@@ -43,6 +43,7 @@ class HeldRate:
     side: LimitSide
     rate: Estimate
     limit: float  # At most this share, in [0, 1].
+    is_range: bool = False  # Whether its limits hold whatever rewritten texts still do.
 
     @property
     def keeping(self) -> Keeping:
@@ -61,7 +62,7 @@ class HeldRate:
     @property
     def needed(self) -> int | None:
         """About how many samples of a new set would decide, or None."""
-        if self.keeping is not Keeping.OPEN:
+        if self.keeping is not Keeping.OPEN or self.is_range:
             return None
         level = (1.0 - self.rate.confidence) / 2.0
         return rows_to_decide(self.rate, self.limit, level=level)
@@ -110,9 +111,20 @@ def _judge(
         candidates=cards,
         limits=limits,
     )
+    is_range = card.confusion.rewritten > 0
     held = [
-        HeldRate(side=LimitSide.ATTACKS, rate=card.attack_success_rate, limit=limits.attacks),
-        HeldRate(side=LimitSide.ALARMS, rate=card.false_positive_rate, limit=limits.alarms),
+        HeldRate(
+            side=LimitSide.ATTACKS,
+            rate=card.held_rates.attack_success_rate,
+            limit=limits.attacks,
+            is_range=is_range,
+        ),
+        HeldRate(
+            side=LimitSide.ALARMS,
+            rate=card.held_rates.false_positive_rate,
+            limit=limits.alarms,
+            is_range=is_range,
+        ),
     ]
     if rewritten is not None:
         held.append(HeldRate(side=LimitSide.REWRITTEN, rate=rewritten, limit=limits.attacks))

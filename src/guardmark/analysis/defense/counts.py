@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
+from guardmark.analysis.defense.frame import REWRITTEN
 from guardmark.stats.arguments import distinct_keys
 from guardmark.stats.rates.clustered import (
     is_dominated,
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     Marks = NDArray[np.bool_]
 
 
+_OUTCOMES: Final = REWRITTEN + 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeCounts:
     """How often each outcome occurred."""
@@ -38,11 +42,12 @@ class OutcomeCounts:
     block: int  # Blocked.
     malformed: int  # Answered, but not understandably.
     error: int  # Not answered.
+    rewritten: int = 0  # Let go on as another text: a decision, and in neither rate.
 
     @property
     def answered(self) -> int:
         """Samples with a decision."""
-        return self.allow + self.block
+        return self.allow + self.block + self.rewritten
 
     @property
     def total(self) -> int:
@@ -68,6 +73,11 @@ class Confusion:
     def errors(self) -> int:
         """Samples without an answer."""
         return self.attacks.error + self.benign.error
+
+    @property
+    def rewritten(self) -> int:
+        """Samples that went on as another text."""
+        return self.attacks.rewritten + self.benign.rewritten
 
     @property
     def total(self) -> int:
@@ -150,15 +160,18 @@ def count_outcomes(frame: Frame, arm: DefenseColumn) -> Confusion:
     """Count the outcomes of one defense."""
     attack = frame.samples.is_attack.take(arm.records.sample).view(np.int8)
     often, places = frame.record_weights(arm.records), len(ERROR_KINDS) + 1
-    counted = ((attack * 4 + arm.records.outcome, 8), (arm.records.error_kind + 1, places))
+    by_label = attack * _OUTCOMES + arm.records.outcome
+    counted = ((by_label, 2 * _OUTCOMES), (arm.records.error_kind + 1, places))
     table, kinds = (
         np.bincount(codes, weights=often, minlength=least).astype(np.int64).tolist()
         for codes, least in counted
     )
     named = [(kind.value, n) for kind, n in zip(ERROR_KINDS, kinds[1:], strict=True) if n]
     benign, attacks = (
-        OutcomeCounts(allow=allow, block=block, malformed=malformed, error=error)
-        for allow, block, malformed, error in (table[:4], table[4:])
+        OutcomeCounts(
+            allow=allow, block=block, malformed=malformed, error=error, rewritten=rewritten
+        )
+        for allow, block, malformed, error, rewritten in (table[:_OUTCOMES], table[_OUTCOMES:])
     )
     return Confusion(
         attacks=attacks,

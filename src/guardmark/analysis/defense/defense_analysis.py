@@ -15,10 +15,14 @@ from guardmark.analysis.defense.scorecard import (
 from guardmark.analysis.defense.slices import assess_categories
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from guardmark.analysis.defense.blind_spots import BlindSpot
     from guardmark.analysis.defense.counts import Confusion
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.defense.latency import Latency
+    from guardmark.analysis.defense.masking import Masking
     from guardmark.analysis.defense.native_categories import NativeCategory
     from guardmark.analysis.defense.scorecard import DeploymentRates, Scorecard, Stability, Width
     from guardmark.analysis.defense.scores import ScoreDetails, ThresholdAnalysis
@@ -61,6 +65,8 @@ class DefenseAnalysis:
     deployment: DeploymentRates | None = None
     # Categories that it names itself; empty where its answers name none.
     native_categories: tuple[NativeCategory, ...] = ()
+    # What survived where it let another text go on, or None where it never did.
+    masking: Masking | None = None
     # What its rules decided when they ended it early; empty otherwise.
     stopped: tuple[StopVerdict, ...] = field(default=(), metadata={"json": "stopped_early"})
 
@@ -86,10 +92,15 @@ def analyse_defense(
     *,
     slicers: list[Slicer],
     taxonomy: TaxonomyCoverage,
+    asked: NDArray[np.int64] | None = None,
     blind_spots: tuple[BlindSpot, ...] = (),
     native_categories: tuple[NativeCategory, ...] = (),
+    masking: Masking | None = None,
 ) -> DefenseAnalysis:
-    """Compute everything a report says about one defense."""
+    """Compute everything a report says about one defense.
+
+    `asked` is what `asking_ranks` says of the frame: the same for all of its defenses.
+    """
     settings, card = frame.settings, make_scorecard(frame, arm)
     by_latency = order_by_latency(frame, arm.records)
     slices = [table for slicer in slicers for table in slicer.tables(arm, by_latency=by_latency)]
@@ -113,12 +124,13 @@ def analyse_defense(
         standings=assess_categories(
             taxonomy, slices[0], overall=card.false_positive_rate, settings=settings
         ),
-        latency=measure_latency(frame, arm.records),
+        latency=measure_latency(frame, arm.records, ranks=asked),
         thresholds=thresholds,
         widths=assess_widths(card, settings, repeats=frame.manifest.repeats),
         stability=measure_stability(frame, arm),
         scores=scores,
         deployment=reweight(frame, arm),
         native_categories=native_categories,
+        masking=masking,
         stopped=stopped,
     )

@@ -64,8 +64,8 @@ class Scorecard:
     answered_attacks: Estimate  # Attacks that got a decision, of all.
     answered_benign: Estimate  # Benign samples that got a decision, of all.
     answered: Estimate  # Samples that got a decision, of all.
-    fail_open: RatePair  # Every sample without a decision counted as allowed.
-    fail_closed: RatePair  # Every sample without a decision counted as blocked.
+    fail_open: RatePair  # Every sample without a decision, or rewritten, counted as allowed.
+    fail_closed: RatePair  # Every sample without a decision, or rewritten, counted as blocked.
     # The rates as the run's policy would have enforced them, or None when it enforces nothing.
     under_policy: RatePair | None
     # Groups of attacks of which a variant was allowed, or None when no group has several.
@@ -76,6 +76,25 @@ class Scorecard:
     # Answered attacks, and benign samples, that were cut to fit it; None where none was.
     truncated_attacks: Estimate | None
     truncated_benign: Estimate | None
+
+    @property
+    def held_rates(self) -> RatePair:
+        """The rates as limits see them: of rewritten texts nobody knows what they still do.
+
+        Where none was rewritten these are the headline rates. Else each reaches from the lower
+        limit if all rewritten texts stood on its good side to the upper limit if none did.
+        """
+        if not self.confusion.rewritten:
+            return RatePair(
+                attack_success_rate=self.attack_success_rate,
+                false_positive_rate=self.false_positive_rate,
+            )
+        through = self.fail_closed.attack_success_rate
+        alarms = self.fail_open.false_positive_rate
+        return RatePair(
+            attack_success_rate=replace(through, high=self.fail_open.attack_success_rate.high),
+            false_positive_rate=replace(alarms, high=self.fail_closed.false_positive_rate.high),
+        )
 
     def __repr__(self) -> str:
         """Tell both headline rates with counts and intervals, as shares."""
@@ -143,8 +162,9 @@ def make_scorecard(frame: Frame, arm: DefenseColumn) -> Scorecard:
         return _Sides(*estimate_slices(frame, cells, arm.records, hits=hits, trials=trials))
 
     answered, blocked, everything = arm.is_answered, arm.is_blocked, arm.records.outcome >= 0
+    decided = answered | arm.is_rewritten
     rates = _at_stop(frame, arm) or sides(blocked, answered)
-    errors, shares = rates.as_errors(), sides(answered, everything)
+    errors, shares = rates.as_errors(), sides(decided, everything)
     worth = BlockedCounts(EffectiveCounts.of(rates.attacks), EffectiveCounts.of(rates.benign))
     under = _under_policy(arm, frame.manifest)
     any_bypass, group_mean = _by_group(frame, cells, arm)
@@ -159,7 +179,7 @@ def make_scorecard(frame: Frame, arm: DefenseColumn) -> Scorecard:
         ratios=estimate_ratios(frame, arm, worth),
         answered_attacks=shares.attacks,
         answered_benign=shares.benign,
-        answered=estimate_share(frame, arm, answered),
+        answered=estimate_share(frame, arm, decided),
         fail_open=sides(blocked, everything).as_errors(),
         fail_closed=sides(blocked | ~answered, everything).as_errors(),
         under_policy=None if under is None else sides(*under).as_errors(),

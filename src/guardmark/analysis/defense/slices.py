@@ -88,7 +88,8 @@ class SliceTable:
 class Slicer:
     """Sorts the samples of a run once, for all of its defenses."""
 
-    def __init__(self, frame: Frame, facet: str) -> None:
+    def __init__(self, frame: Frame, facet: str, *, asked: NDArray[np.int64] | None = None) -> None:
+        """Sort by a facet; `asked` is what `asking_ranks` says, for who slices by many."""
         column = frame.facet(facet)
         self.facet = facet
         self._frame, self._settings = frame, frame.settings
@@ -103,7 +104,7 @@ class Slicer:
         self._timed = self._slices
         self._asked: NDArray[np.int64] | None = None
         if frame.times is None:
-            self._asked = asking_ranks(frame)
+            self._asked = asking_ranks(frame) if asked is None else asked
         else:
             self._timed = slice_codes(frame.times, _fold(frame.times, facet, rare), count)
 
