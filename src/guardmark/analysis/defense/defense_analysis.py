@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.counts import Confusion
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.defense.latency import Latency
+    from guardmark.analysis.defense.masking import Masking
     from guardmark.analysis.defense.native_categories import NativeCategory
     from guardmark.analysis.defense.scorecard import DeploymentRates, Scorecard, Stability, Width
     from guardmark.analysis.defense.scores import ScoreDetails, ThresholdAnalysis
@@ -37,34 +38,45 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DefenseAnalysis:
-    """Everything said about one defense."""
+    """Everything said about one defense.
+
+    Attributes:
+        part: The defense as it was configured.
+        is_baseline: Whether it only marks the floor or the ceiling.
+        threshold: Score from which it blocks, or None when unknown.
+        is_redecided: Whether its decisions follow from a threshold chosen after the run.
+        card: Headline figures.
+        blind_spots: Slices on which it is worse than on all others, the surest first.
+        standings: How it stands towards each declared category.
+        thresholds: What its scores could do, or None without scores.
+        stability: How its answers vary over repeats, or None without repeats.
+        scores: What its scores are worth as probabilities, or None without scores.
+        deployment: Its rates at the stated mix of a deployment, or None without one.
+        native_categories: Categories that it names itself; empty where its answers name none.
+        masking: What survived where it let another text go on, or None where it never did.
+        stopped: What its rules decided when they ended it early; empty otherwise.
+    """
 
     DERIVED: ClassVar = ("counts",)
 
-    # The defense as it was configured.
     part: PartManifest = field(
         metadata={"json": ("name", "type", "version", "fingerprint", "view")}
     )
-    is_baseline: bool  # Whether it only marks the floor or the ceiling.
-    threshold: float | None  # Score from which it blocks, or None when unknown.
-    is_redecided: bool  # Whether its decisions follow from a threshold chosen after the run.
-    card: Scorecard = field(metadata={"json": "rates"})  # Headline figures.
+    is_baseline: bool
+    threshold: float | None
+    is_redecided: bool
+    card: Scorecard = field(metadata={"json": "rates"})
     slices: tuple[SliceTable, ...]
-    # Slices on which it is worse than on all others, the surest first.
     blind_spots: tuple[BlindSpot, ...]
-    # How it stands towards each declared category.
     standings: tuple[CategoryStanding, ...] = field(metadata={"json": "categories"})
     latency: Latency = field(metadata={"json": False})
-    thresholds: ThresholdAnalysis | None  # What its scores could do, or None without scores.
+    thresholds: ThresholdAnalysis | None
     widths: tuple[Width, ...]
-    stability: Stability | None  # How its answers vary over repeats, or None without repeats.
-    # What its scores are worth as probabilities, or None without scores.
+    stability: Stability | None
     scores: ScoreDetails | None = None
-    # Its rates at the stated mix of a deployment, or None without one.
     deployment: DeploymentRates | None = None
-    # Categories that it names itself; empty where its answers name none.
     native_categories: tuple[NativeCategory, ...] = ()
-    # What its rules decided when they ended it early; empty otherwise.
+    masking: Masking | None = None
     stopped: tuple[StopVerdict, ...] = field(default=(), metadata={"json": "stopped_early"})
 
     @property
@@ -92,6 +104,7 @@ def analyse_defense(
     asked: NDArray[np.int64] | None = None,
     blind_spots: tuple[BlindSpot, ...] = (),
     native_categories: tuple[NativeCategory, ...] = (),
+    masking: Masking | None = None,
 ) -> DefenseAnalysis:
     """Compute everything a report says about one defense.
 
@@ -127,5 +140,6 @@ def analyse_defense(
         scores=scores,
         deployment=reweight(frame, arm),
         native_categories=native_categories,
+        masking=masking,
         stopped=stopped,
     )
