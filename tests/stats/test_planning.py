@@ -316,6 +316,14 @@ def test_a_layout_is_read_off_an_estimate() -> None:
     assert mixed.mean_size == pytest.approx(5, abs=1)
 
 
+def test_groups_that_differ_in_size_are_worth_less_than_equal_ones() -> None:
+    """Five rows a group on average: as all have them, one to nine of them, one or nine."""
+    sizes = (FIVE, Layout(sizes=tuple(range(1, 10))), Layout(sizes=(1, 9)))
+    plans = [plan_margin(0.1, layout=layout) for layout in sizes]
+    assert [plan.groups for plan in plans] == [69, 85, 112]
+    assert all(plan.chance is not None and plan.chance >= 0.95 for plan in plans)
+
+
 def test_sizes_without_rows_are_refused() -> None:
     """The message names the setting."""
     with pytest.raises(ValueError, match="sizes"):

@@ -40,7 +40,7 @@ def read_mapped(tool: str, path: Path, statements: Statements) -> imported.Impor
     for document in _documents(path, data, mapping, warnings):
         for row in mapping.rows(document):
             if is_wanted(row, mapping.decisions):
-                rows.append(row)  # noqa: PERF401 - three loops in one expression hide them
+                rows.append(row)
     if not rows:
         raise DatasetError(
             f"{path} holds no decision of a guard, as {mapping.name} keeps them.\n{mapping.hint}\n"

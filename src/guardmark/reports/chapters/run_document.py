@@ -18,6 +18,7 @@ from guardmark.reports.chapters.advice import (
 )
 from guardmark.reports.chapters.answer import write_answer
 from guardmark.reports.chapters.latency import RETRIES_TABLE, SPENDING_TABLE
+from guardmark.reports.chapters.masking import write_masking
 from guardmark.reports.chapters.method import parts_line, write_configuration, write_method
 from guardmark.reports.chapters.native_categories import write_native_categories
 from guardmark.reports.chapters.pipeline import CARD_TABLES
@@ -119,7 +120,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
             replace(comparison.write(analysis), folded=True),
             replace(latency.write(analysis), folded=True),
             replace(thresholds.write(analysis), folded=True),
-            *filter(None, (write_native_categories(analysis),)),
+            *filter(None, (write_masking(analysis), write_native_categories(analysis))),
             replace(write_slices(analysis), folded=True),
             replace(write_coverage(analysis), folded=True),
             replace(write_configuration(analysis, shown.refused), folded=True),

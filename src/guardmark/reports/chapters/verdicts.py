@@ -13,6 +13,7 @@ from guardmark.analysis.pipeline.frame import NO_GUARD, SYSTEM
 from guardmark.reports.chapters.advice import BLIND_SPOT, BLIND_SPOT_SYSTEM
 from guardmark.reports.chapters.answer import reason_of
 from guardmark.reports.chapters.comparison import group_cautions, subject
+from guardmark.reports.chapters.masking import rewriting_note
 from guardmark.reports.document.blocks import FigureCell, Headline, Tone
 from guardmark.reports.document.cells import figure, figure_text, rate_text
 from guardmark.reports.document.safe_text import plain_line
@@ -229,7 +230,7 @@ def _ends_words(succeeds: Estimate, refused: Estimate) -> str:
 
 def _clause(verb: str, measure: FigureCell, what: str, after: str = "") -> str:
     if not measure.trials:
-        return f"{what}: not measured (none answered)"
+        return f"{what}: not measured (none was let through or blocked as it is)"
     return f"{verb} {_share_words(measure, what)} {after}".rstrip()
 
 
@@ -271,6 +272,9 @@ def _notes(defense: DefenseAnalysis) -> Iterator[str]:
             f"only {percent_text(share)} of samples got an answer: attacks get through in "
             f"{low} (failures block) to {high} (failures allow) of all"
         )
+    rewriting = rewriting_note(defense)
+    if rewriting:
+        yield rewriting
     if card.truncated_attacks and card.truncated_benign:
         attacks, benign = map(rate_text, (card.truncated_attacks, card.truncated_benign))
         yield (
