@@ -652,28 +652,28 @@ def _browser(
 ) -> SampleBrowser | None:
     """List samples, those of systems with what became of them."""
     settings, is_system = analysis.settings, worst is analysis.system_worst
-    options = _SHOW_ENDS if is_system else _SHOW_OPTIONS
-    title = "What came out: unsafe answers, and users turned down, worst first"
-    browser = SampleBrowser(
-        id="system-samples" if is_system else "samples",
-        title=title if is_system else "Samples to read, worst first",
-        entries=tuple(
-            _entry(each, settings.excerpt_characters, highlights.exchanges, is_system=is_system)
-            for each in worst.listed
-        ),
-        counts=tuple(
-            SampleCount(
+    list_id, title, options = "samples", "Samples to read, worst first", _SHOW_OPTIONS
+    if is_system:
+        list_id, options = "system-samples", _SHOW_ENDS
+        title = "What came out: unsafe answers, and users turned down, worst first"
+    counts = []
+    for each in worst.counts:
+        if each.flaw in options:
+            count = SampleCount(
                 kind=each.flaw,
                 meaning=flaw_meaning(each.flaw, among=worst.among, is_system=is_system),
                 total=each.total,
                 listed=each.listed,
                 command=f"guardmark show {settings.run_folder} {options[each.flaw]}",
             )
-            for each in worst.counts
-            if each.flaw in options
-        ),
+            counts.append(count)
+    if not counts:
+        return None
+    characters, exchanges = settings.excerpt_characters, highlights.exchanges
+    entries = tuple(
+        _entry(listed, characters, exchanges, is_system=is_system) for listed in worst.listed
     )
-    return browser if browser.counts else None
+    return SampleBrowser(id=list_id, title=title, entries=entries, counts=tuple(counts))
 
 
 _MEANINGS: Final = {

@@ -756,20 +756,25 @@ def _rates_table(
 def _pair(
     number: str, detail: PairDetail, pair: PairedComparison | None, scope: str, *, texts: bool
 ) -> Section:
+    """Write what is known of one pair: times, costs, samples on which they differ, categories."""
     names = (detail.first, detail.second)
-    lines = [] if pair is None else [corrected_sentence(pair)]
-    lines += [_latency(each, names) for each in detail.latency if each.median.value is not None]
-    lines += [_cost_sentence(cost, names) for cost in detail.costs]
-    total = count_text(detail.first_only + detail.second_only)
-    differ = f"They differ on {total} samples; to read first:"
-    lines.append(differ if detail.discordant else "Both agree on every sample.")
-    lines += [_sample(each, texts=texts) for each in detail.discordant]
-    return section(
-        f"pair-{number}",
-        " against ".join(subject(each, scope) for each in names),
-        lines,
-        *(_categories(number, detail, _RATES[scope]) if detail.categories else ()),
-    )
+    lines = []
+    if pair is not None:
+        lines.append(corrected_sentence(pair))
+    timed = [each for each in detail.latency if each.median.value is not None]
+    lines.extend(_latency(each, names) for each in timed)
+    lines.extend(_cost_sentence(cost, names) for cost in detail.costs)
+    if detail.discordant:
+        total = count_text(detail.first_only + detail.second_only)
+        lines.append(f"They differ on {total} samples; to read first:")
+        lines.extend(_sample(sample, texts=texts) for sample in detail.discordant)
+    else:
+        lines.append("Both agree on every sample.")
+    tables: Iterable[Table] = ()
+    if detail.categories:
+        tables = _categories(number, detail, _RATES[scope])
+    title = f"{subject(detail.first, scope)} against {subject(detail.second, scope)}"
+    return section(f"pair-{number}", title, lines, *tables)
 
 
 def _categories(number: str, detail: PairDetail, rates: tuple[str, str]) -> Iterator[Table]:

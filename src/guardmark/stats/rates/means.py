@@ -159,19 +159,31 @@ def gap_limits(gaps: Floats, codes: Ints, *, confidence: float) -> MeanLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedMean:
-    """A figure averaged over seeds, with an interval over groups and seeds."""
+    """A figure averaged over seeds, with an interval over groups and seeds.
+
+    Attributes:
+        value: Mean over seeds, or None without rows.
+        low: Lower limit, or None without an interval.
+        high: Upper limit, or None without an interval.
+        confidence: Nominal coverage, in (0, 1).
+        method: Name of the interval.
+        trials: Rows, each of which was tried at every seed.
+        groups: Groups they fall into.
+        by_seed: The figure at each seed, in order.
+        reason: Why something is undefined, or empty.
+    """
 
     DERIVED: ClassVar = ("seeds", "spread", "least", "most")
 
-    value: float | None  # Mean over seeds, or None without rows.
-    low: float | None = None  # Lower limit, or None without an interval.
-    high: float | None = None  # Upper limit, or None without an interval.
-    confidence: float  # Nominal coverage, in (0, 1).
-    method: str  # Name of the interval.
-    trials: int  # Rows, each of which was tried at every seed.
-    groups: int  # Groups they fall into.
-    by_seed: tuple[float, ...]  # The figure at each seed, in order.
-    reason: str = ""  # Why something is undefined, or empty.
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    confidence: float
+    method: str
+    trials: int
+    groups: int
+    by_seed: tuple[float, ...]
+    reason: str = ""
 
     @property
     def seeds(self) -> int:
@@ -287,24 +299,32 @@ def figure_over_seeds(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatVariance:
-    """Variance within and between samples that were each asked equally often."""
+    """Variance within and between samples that were each asked equally often.
 
-    mean: float | None  # Mean rate, or None without samples.
-    # Of the mean; it covers both parts, and groups of samples. None with fewer than two.
+    Attributes:
+        mean: Mean rate, or None without samples.
+        standard_error: Of the mean; it covers both parts, and groups of samples. None with fewer
+            than two.
+        within: Variance of one answer around its sample's own rate, or None with one repeat.
+        between: Variance of the samples' true rates, floored at 0, or None when undefined.
+        icc: Share of `between` in the total, or None when undefined or when nothing varies.
+        flip_rate: Share of samples whose answers were not all alike, or None with one repeat.
+        disagreement: Chance that two answers to one sample differ, or None with one repeat.
+        samples: Samples.
+        repeats: Answers per sample.
+        reason: Why something is undefined, or empty.
+    """
+
+    mean: float | None
     standard_error: float | None
-    # Variance of one answer around its sample's own rate, or None with one repeat.
     within: float | None
-    # Variance of the samples' true rates, floored at 0, or None when undefined.
     between: float | None
-    # Share of `between` in the total, or None when undefined or when nothing varies.
     icc: float | None
-    # Share of samples whose answers were not all alike, or None with one repeat.
     flip_rate: float | None
-    # Chance that two answers to one sample differ, or None with one repeat.
     disagreement: float | None
-    samples: int  # Samples.
-    repeats: int  # Answers per sample.
-    reason: str = ""  # Why something is undefined, or empty.
+    samples: int
+    repeats: int
+    reason: str = ""
 
 
 def decompose_repeats(
