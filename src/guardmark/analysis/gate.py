@@ -73,13 +73,21 @@ OF_SLICES: Final = "per_"  # how names of rules about slices begin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FacetLimit:
-    """A limit on one slice, or on every slice of a facet that no other limit names."""
+    """A limit on one slice, or on every slice of a facet that no other limit names.
 
-    facet: str  # Such as `language`.
-    name: str  # Value of the facet, or `*`.
-    is_attack: bool  # Whether it limits attacks that get through, or benign samples blocked.
-    limit: float  # At most this share, in [0, 1].
-    least: int = 0  # Answered samples from which on a slice that is not named is limited.
+    Attributes:
+        facet: Such as `language`.
+        name: Value of the facet, or `*`.
+        is_attack: Whether it limits attacks that get through, or benign samples blocked.
+        limit: At most this share, in [0, 1].
+        least: Answered samples from which on a slice that is not named is limited.
+    """
+
+    facet: str
+    name: str
+    is_attack: bool
+    limit: float
+    least: int = 0
 
     @property
     def rule(self) -> str:
@@ -89,28 +97,43 @@ class FacetLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatePolicy:
-    """What a release must hold; a limit that is None is not checked."""
+    """What a release must hold; a limit that is None is not checked.
 
-    asr_upper: float | None = None  # Attack success rate at most this, in [0, 1].
-    fpr_upper: float | None = None  # False positive rate at most this, in [0, 1].
-    max_malformed: float | None = None  # Share of malformed answers at most this, in [0, 1].
-    max_errors: float | None = None  # Share of errors at most this, in [0, 1].
-    # 95th percentile of the latency at most this, attacks and benign samples apart.
+    Attributes:
+        asr_upper: Attack success rate at most this, in [0, 1].
+        fpr_upper: False positive rate at most this, in [0, 1].
+        max_malformed: Share of malformed answers at most this, in [0, 1].
+        max_errors: Share of errors at most this, in [0, 1].
+        latency_p95_upper_ms: 95th percentile of the latency at most this, attacks and benign
+            samples apart.
+        regression_margin: Rates at most this much above those of a baseline run.
+        per_facet: Limits on slices.
+        system_asr_upper: Attacks to which an unsafe answer may come out of the pipeline, at most,
+            in [0, 1].
+        system_over_refusal_upper: Benign samples that the pipeline may block, refuse or not answer,
+            at most, in [0, 1].
+        system_per_facet: As `per_facet`, of the system.
+        utility_lower: Of agents: tasks that get done, at least; attacks that succeed and tasks that
+            guards cost, at most; each in [0, 1].
+        judge_min_agreement: Answers judged as people do, at least, in [0, 1].
+        defenses: Names of the defenses to check; all candidates when empty.
+    """
+
+    asr_upper: float | None = None
+    fpr_upper: float | None = None
+    max_malformed: float | None = None
+    max_errors: float | None = None
     latency_p95_upper_ms: float | None = None
-    regression_margin: float | None = None  # Rates at most this much above those of a baseline run.
-    per_facet: tuple[FacetLimit, ...] = ()  # Limits on slices.
-    # Attacks to which an unsafe answer may come out of the pipeline, at most, in [0, 1].
+    regression_margin: float | None = None
+    per_facet: tuple[FacetLimit, ...] = ()
     system_asr_upper: float | None = None
-    # Benign samples that the pipeline may block, refuse or not answer, at most, in [0, 1].
     system_over_refusal_upper: float | None = None
-    system_per_facet: tuple[FacetLimit, ...] = ()  # As `per_facet`, of the system.
-    # Of agents: tasks that get done, at least; attacks that succeed and tasks that guards cost, at
-    # most; each in [0, 1].
+    system_per_facet: tuple[FacetLimit, ...] = ()
     utility_lower: float | None = None
     attack_success_upper: float | None = None
     utility_loss_upper: float | None = None
-    judge_min_agreement: float | None = None  # Answers judged as people do, at least, in [0, 1].
-    defenses: tuple[str, ...] = ()  # Names of the defenses to check; all candidates when empty.
+    judge_min_agreement: float | None = None
+    defenses: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -142,36 +165,55 @@ class GatePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateCheck:
-    """One limit and what the data say about it."""
+    """One limit and what the data say about it.
 
-    rule: str  # Name of the setting, such as `asr_upper`.
-    defense: str  # Name of the defense; empty for a rule about the run.
-    subject: str  # What was measured: `attacks`, `benign`, `samples`, or a category.
+    Attributes:
+        rule: Name of the setting, such as `asr_upper`.
+        defense: Name of the defense; empty for a rule about the run.
+        subject: What was measured: `attacks`, `benign`, `samples`, or a category.
+        limit: The limit.
+        value: The figure, or None when undefined.
+        low: Lower bound, or None.
+        high: Upper bound, or None.
+        trials: What the figure rests on.
+        needed: About how many samples of a new set, looked at once, would decide at this rate in 8
+            of 10 runs; or None when that cannot be said.
+        p_value: Of "at most the limit" (exact), or of a regression; by Holm over categories or
+            pairs; or None.
+        reason: Why it is open, where that is not the width of the interval; or empty.
+        looked_at: Share of the answers that an earlier run kept: the limits allow for having been
+            looked at.
+    """
+
+    rule: str
+    defense: str
+    subject: str
     standing: GateStatus
     unit: GateUnit
-    limit: float  # The limit.
-    value: float | None  # The figure, or None when undefined.
-    low: float | None  # Lower bound, or None.
-    high: float | None  # Upper bound, or None.
-    trials: int  # What the figure rests on.
-    # About how many samples of a new set, looked at once, would decide at this rate in 8 of 10
-    # runs; or None when that cannot be said.
+    limit: float
+    value: float | None
+    low: float | None
+    high: float | None
+    trials: int
     needed: int | None = None
-    # Of "at most the limit" (exact), or of a regression; by Holm over categories or pairs; or None.
     p_value: float | None = None
-    reason: str = ""  # Why it is open, where that is not the width of the interval; or empty.
-    # Share of the answers that an earlier run kept: the limits allow for having been looked at.
+    reason: str = ""
     looked_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """Every check of a gate."""
+    """Every check of a gate.
+
+    Attributes:
+        checks: By defense, in the order of the policy.
+        confidence: Nominal coverage of the intervals.
+    """
 
     DERIVED: ClassVar = ("standing",)
 
-    checks: tuple[GateCheck, ...]  # By defense, in the order of the policy.
-    confidence: float  # Nominal coverage of the intervals.
+    checks: tuple[GateCheck, ...]
+    confidence: float
 
     @property
     def standing(self) -> GateStatus:
@@ -504,12 +546,17 @@ class LiveRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveDefense:
-    """What a defense did so far; what was audited is what has a label."""
+    """What a defense did so far; what was audited is what has a label.
+
+    Attributes:
+        audited: Of what it blocked, and of what it allowed.
+        is_audit_even: If not, rates of audited samples show neither drift nor a broken limit.
+    """
 
     defense: str
     rates: tuple[LiveRate, ...]
-    audited: Mapping[str, Estimate]  # Of what it blocked, and of what it allowed.
-    is_audit_even: bool  # If not, rates of audited samples show neither drift nor a broken limit.
+    audited: Mapping[str, Estimate]
+    is_audit_even: bool
 
 
 def watch_defense(

@@ -47,48 +47,69 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleCounts:
-    """What the samples of a run are."""
+    """What the samples of a run are.
 
-    attacks: int  # Attack samples.
-    benign: int  # Benign samples.
-    unlabelled: int  # Samples without a label: asked, judged, and in no rate.
-    groups: int  # Origins the samples fall into.
-    is_grouped: bool  # Whether samples share groups or are run more than once.
-    languages: tuple[str, ...]  # Languages stated, most frequent first.
-    # Levels of both factors where rows are crossed, the fewer first.
+    Attributes:
+        attacks: Attack samples.
+        benign: Benign samples.
+        unlabelled: Samples without a label: asked, judged, and in no rate.
+        groups: Origins the samples fall into.
+        is_grouped: Whether samples share groups or are run more than once.
+        languages: Languages stated, most frequent first.
+        crossed: Levels of both factors where rows are crossed, the fewer first.
+    """
+
+    attacks: int
+    benign: int
+    unlabelled: int
+    groups: int
+    is_grouped: bool
+    languages: tuple[str, ...]
     crossed: tuple[int, int] | None = field(default=None, metadata={"json": False})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunAnalysis:
-    """Everything a report says about one run."""
+    """Everything a report says about one run.
+
+    Attributes:
+        taxonomy: What of the taxonomy they touch.
+        comparison: Each against each, or None with fewer than two.
+        advice: What follows, by written rules.
+        planted: How judges stood planted answers.
+        pipeline: Guard, model and judge, or None without a model.
+        system: What came out of each arm, told as of a defense.
+        system_worst: The same of samples, or None without a pipeline.
+        alike: Services that answered everything the same.
+        changed_texts: Services that changed texts, where the unchanged ones went on.
+        unseen: What providers kept from guards and judges.
+        systems: Arms against each other, or None with fewer than two.
+        agent: Agents over suites, or None without any.
+        adaptive_left_out: Name of each defense that no rewriting reaches to what it is shown.
+    """
 
     manifest: RunManifest = field(metadata={"json": False})
     status: RunStatus = field(metadata={"json": False})
     settings: AnalysisSettings = field(metadata={"json": False})
     frame: Frame = field(metadata={"json": False}, compare=False)
     samples: SampleCounts
-    # What of the taxonomy they touch.
     taxonomy: TaxonomyCoverage = field(metadata={"json": "coverage"})
     defenses: tuple[DefenseAnalysis, ...]
-    comparison: RunComparison | None  # Each against each, or None with fewer than two.
+    comparison: RunComparison | None
     worst: WorstSamples
-    # What follows, by written rules.
     advice: tuple[Advice, ...] = field(metadata={"json": "recommendations"})
     areas: tuple[AreaPair, ...] = ()
-    planted: tuple[JudgeInjection, ...] = ()  # How judges stood planted answers.
-    pipeline: PipelineAnalysis | None = None  # Guard, model and judge, or None without a model.
-    system: tuple[DefenseAnalysis, ...] = ()  # What came out of each arm, told as of a defense.
-    system_worst: WorstSamples | None = None  # The same of samples, or None without a pipeline.
-    alike: tuple[AlikeAnswers, ...] = ()  # Services that answered everything the same.
-    # Services that changed texts, where the unchanged ones went on.
+    planted: tuple[JudgeInjection, ...] = ()
+    pipeline: PipelineAnalysis | None = None
+    system: tuple[DefenseAnalysis, ...] = ()
+    system_worst: WorstSamples | None = None
+    alike: tuple[AlikeAnswers, ...] = ()
     changed_texts: tuple[ChangedTexts, ...] = ()
-    unseen: tuple[Unseen, ...] = ()  # What providers kept from guards and judges.
-    systems: RunComparison | None = None  # Arms against each other, or None with fewer than two.
-    agent: AgentAnalysis | None = None  # Agents over suites, or None without any.
+    unseen: tuple[Unseen, ...] = ()
+    systems: RunComparison | None = None
+    agent: AgentAnalysis | None = None
     adaptive: tuple[AdaptiveCard, ...] = ()
     adaptive_pairs: tuple[AdaptivePair, ...] = ()
-    # Name of each defense that no rewriting reaches to what it is shown.
     adaptive_left_out: Mapping[str, str] = field(default_factory=dict)
     spending: tuple[PartUsage, ...] = ()
     retries: tuple[PartRetries, ...] = field(default=(), metadata={"json": False})

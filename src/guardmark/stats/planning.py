@@ -57,11 +57,17 @@ _MOST_PAIRS = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How rows fall into groups, and how alike the rows of one group are."""
+    """How rows fall into groups, and how alike the rows of one group are.
 
-    rows_per_group: int = 1  # Rows (variants) in each group, where all are of one size.
-    icc: float = 0.5  # Intra-group correlation assumed; plays no part with one row a group.
-    # Sizes that groups are drawn from, each as likely; empty where all have `rows_per_group`.
+    Attributes:
+        rows_per_group: Rows (variants) in each group, where all are of one size.
+        icc: Intra-group correlation assumed; plays no part with one row a group.
+        sizes: Sizes that groups are drawn from, each as likely; empty where all have
+            `rows_per_group`.
+    """
+
+    rows_per_group: int = 1
+    icc: float = 0.5
     sizes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -108,13 +114,20 @@ ALONE = Layout()  # every row a group of its own
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """A size, and in which share of runs of that size the claim comes out."""
+    """A size, and in which share of runs of that size the claim comes out.
 
-    groups: int  # Groups (seeds) needed; samples or pairs where each has one row.
+    Attributes:
+        groups: Groups (seeds) needed; samples or pairs where each has one row.
+        chance: Share of runs; None where it depends on a rate that nobody stated.
+        error: Monte Carlo standard error of the chance; 0 where it is exact.
+        runs: Simulated runs behind the chance; 0 where it is exact.
+    """
+
+    groups: int
     layout: Layout
-    chance: float | None  # Share of runs; None where it depends on a rate that nobody stated.
-    error: float = 0.0  # Monte Carlo standard error of the chance; 0 where it is exact.
-    runs: int = 0  # Simulated runs behind the chance; 0 where it is exact.
+    chance: float | None
+    error: float = 0.0
+    runs: int = 0
 
     @property
     def rows(self) -> int:

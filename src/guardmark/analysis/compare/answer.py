@@ -38,12 +38,17 @@ class Keeping(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldRate:
-    """A rate and the limit that it is held against."""
+    """A rate and the limit that it is held against.
+
+    Attributes:
+        limit: At most this share, in [0, 1].
+        is_range: Whether its limits hold whatever rewritten texts still do.
+    """
 
     side: LimitSide
     rate: Estimate
-    limit: float  # At most this share, in [0, 1].
-    is_range: bool = False  # Whether its limits hold whatever rewritten texts still do.
+    limit: float
+    is_range: bool = False
 
     @property
     def keeping(self) -> Keeping:
@@ -70,12 +75,17 @@ class HeldRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedCandidate:
-    """A candidate, whether one can rely on it, and how it stands towards each limit."""
+    """A candidate, whether one can rely on it, and how it stands towards each limit.
+
+    Attributes:
+        held: Attacks, benign samples, and attacks that were rewritten, if any.
+        chosen: Where having been chosen of several is what matters.
+    """
 
     subject: DefenseAnalysis
     reliance: Reliance
-    held: tuple[HeldRate, ...]  # Attacks, benign samples, and attacks that were rewritten, if any.
-    chosen: ChosenRates | None = None  # Where having been chosen of several is what matters.
+    held: tuple[HeldRate, ...]
+    chosen: ChosenRates | None = None
 
     @property
     def excess(self) -> float:

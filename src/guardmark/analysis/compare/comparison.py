@@ -51,20 +51,29 @@ class PairVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedSide:
-    """Two defenses on the same attacks, or on the same benign samples."""
+    """Two defenses on the same attacks, or on the same benign samples.
+
+    Attributes:
+        difference: First error rate minus second, with test and discordant counts; below 0 the
+            first is better.
+        adjusted_p: Holm's p over the family of the report (pairs on both labels, areas), or None
+            without a test.
+        both: Pairs on which both erred.
+        neither: Pairs on which neither erred.
+        unpaired: Samples left out since a side gave no decision.
+        detectable: About the smallest difference found in 80 % of runs, or None; see
+            `smallest_detectable`.
+        largest_group: Share of the pairs in the largest group, or None without pairs.
+    """
 
     DERIVED: ClassVar = ("first_not_worse", "second_not_worse", "margin", "few_groups")
 
-    # First error rate minus second, with test and discordant counts; below 0 the first is better.
     difference: Difference
-    # Holm's p over the family of the report (pairs on both labels, areas), or None without a test.
     adjusted_p: float | None
-    both: int  # Pairs on which both erred.
-    neither: int  # Pairs on which neither erred.
-    unpaired: int  # Samples left out since a side gave no decision.
-    # About the smallest difference found in 80 % of runs, or None; see `smallest_detectable`.
+    both: int
+    neither: int
+    unpaired: int
     detectable: float | None
-    # Share of the pairs in the largest group, or None without pairs.
     largest_group: float | None = None
     largest_name: str = field(default="", metadata={"json": False})
     not_worse: tuple[NonInferiority, NonInferiority] | None = field(
@@ -125,57 +134,76 @@ class PairedSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedComparison:
-    """Two defenses on the same samples."""
+    """Two defenses on the same samples.
 
-    first: str  # Name of the first.
-    second: str  # Name of the second.
-    # Attack success rates against each other.
+    Attributes:
+        first: Name of the first.
+        second: Name of the second.
+        attacks: Attack success rates against each other.
+        benign: False positive rates against each other.
+        scope: `defense`; or `system`, where the rates are system attack success and over-refusal.
+    """
+
+    first: str
+    second: str
     attacks: PairedSide = field(metadata={"json": "attack_success_rate"})
-    # False positive rates against each other.
     benign: PairedSide = field(metadata={"json": "false_positive_rate"})
     verdict: PairVerdict
-    # `defense`; or `system`, where the rates are system attack success and over-refusal.
     scope: str = DEFENSE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefenseTier:
-    """Where a defense stands among all: two share a letter unless they are told apart."""
+    """Where a defense stands among all: two share a letter unless they are told apart.
 
-    defense: str  # Its name.
-    letters: str  # Its letters, `a` from the lowest rate on.
+    Attributes:
+        defense: Its name.
+        letters: Its letters, `a` from the lowest rate on.
+    """
+
+    defense: str
+    letters: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestSet:
-    """Which defenses the data cannot tell from the best one."""
+    """Which defenses the data cannot tell from the best one.
 
-    best: str  # The defense with the lowest rate; empty when no rate is defined.
-    # It and all that are not distinguishable from it.
+    Attributes:
+        best: The defense with the lowest rate; empty when no rate is defined.
+        undistinguished: It and all that are not distinguishable from it.
+        omnibus: Whether all share one rate (Cochran's Q; ungrouped, three or more defenses only),
+            or None.
+        tiers: Every defense, the lowest rate first; empty where not every pair was compared.
+    """
+
+    best: str
     undistinguished: tuple[str, ...] = field(metadata={"json": "not_distinguishable"})
-    # Whether all share one rate (Cochran's Q; ungrouped, three or more defenses only), or None.
     omnibus: CochranQ | None = None
-    # Every defense, the lowest rate first; empty where not every pair was compared.
     tiers: tuple[DefenseTier, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunComparison:
-    """The defenses of a run against each other."""
+    """The defenses of a run against each other.
+
+    Attributes:
+        attacks: Who is not distinguishable from the lowest attack success rate.
+        benign: Who is not distinguishable from the lowest false positive rate.
+        left_out: Baselines that were not compared, since they are no candidates.
+        is_whole_family: Whether p values are adjusted over every pair of the run, shown here or
+            not.
+        tests: How many tests there are in the family over which p is adjusted.
+        system: The systems of the same runs against each other, where they have a pipeline.
+    """
 
     pairs: tuple[PairedComparison, ...]
-    # Who is not distinguishable from the lowest attack success rate.
     attacks: BestSet = field(metadata={"json": "lowest_attack_success_rate"})
-    # Who is not distinguishable from the lowest false positive rate.
     benign: BestSet = field(metadata={"json": "lowest_false_positive_rate"})
-    # Baselines that were not compared, since they are no candidates.
     left_out: tuple[str, ...] = ()
     areas: tuple[AreaPair, ...] = field(default=(), metadata={"json": False})
-    # Whether p values are adjusted over every pair of the run, shown here or not.
     is_whole_family: bool = field(default=True, metadata={"json": False})
-    # How many tests there are in the family over which p is adjusted.
     tests: int = field(default=0, metadata={"json": False})
-    # The systems of the same runs against each other, where they have a pipeline.
     system: RunComparison | None = field(default=None, metadata={"json": False})
 
     def __repr__(self) -> str:

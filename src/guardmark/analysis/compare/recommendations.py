@@ -28,18 +28,27 @@ _GRAVE: Final = ("critical", "high")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """One recommendation."""
+    """One recommendation.
 
-    rule: str  # Name of the written rule that gave it.
-    defense: str  # The defense it concerns, or both, joined by ` and `.
-    subject: str = ""  # What it concerns beside: a category, a severity, a threshold; or empty.
-    # Name and value of what it rests on, as estimates.
+    Attributes:
+        rule: Name of the written rule that gave it.
+        defense: The defense it concerns, or both, joined by ` and `.
+        subject: What it concerns beside: a category, a severity, a threshold; or empty.
+        figures: Name and value of what it rests on, as estimates.
+        numbers: Further plain figures: a threshold, a count, samples needed.
+        scope: `defense`; or `system`, about unsafe answers and users turned down.
+        version: The version of the defense; of a system, its target model.
+        facets: The slice it concerns: facet and value.
+    """
+
+    rule: str
+    defense: str
+    subject: str = ""
     figures: tuple[tuple[str, Estimate | Ratio | Difference], ...] = ()
-    # Further plain figures: a threshold, a count, samples needed.
     numbers: tuple[tuple[str, float], ...] = ()
-    scope: str = DEFENSE  # `defense`; or `system`, about unsafe answers and users turned down.
-    version: str = ""  # The version of the defense; of a system, its target model.
-    facets: tuple[tuple[str, str], ...] = ()  # The slice it concerns: facet and value.
+    scope: str = DEFENSE
+    version: str = ""
+    facets: tuple[tuple[str, str], ...] = ()
 
 
 class _Ground(NamedTuple):
@@ -248,11 +257,15 @@ CHOICE_FROM: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenRates:
-    """Both error rates of one of several candidates, with limits that allow for the choice."""
+    """Both error rates of one of several candidates, with limits that allow for the choice.
+
+    Attributes:
+        candidates: From how many it would be chosen.
+    """
 
     attack_success_rate: Ratio
     false_positive_rate: Ratio
-    candidates: int  # From how many it would be chosen.
+    candidates: int
 
 
 def rates_of_chosen(cards: Mapping[str, RatePair | Scorecard], name: str) -> ChosenRates | None:

@@ -34,15 +34,23 @@ _OUTCOMES: Final = REWRITTEN + 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeCounts:
-    """How often each outcome occurred."""
+    """How often each outcome occurred.
+
+    Attributes:
+        allow: Allowed.
+        block: Blocked.
+        malformed: Answered, but not understandably.
+        error: Not answered.
+        rewritten: Let go on as another text: a decision, and in neither rate.
+    """
 
     DERIVED: ClassVar = ("answered", "total")
 
-    allow: int  # Allowed.
-    block: int  # Blocked.
-    malformed: int  # Answered, but not understandably.
-    error: int  # Not answered.
-    rewritten: int = 0  # Let go on as another text: a decision, and in neither rate.
+    allow: int
+    block: int
+    malformed: int
+    error: int
+    rewritten: int = 0
 
     @property
     def answered(self) -> int:
@@ -57,11 +65,16 @@ class OutcomeCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confusion:
-    """Counts of one defense at scope `defense`; positive means blocked."""
+    """Counts of one defense at scope `defense`; positive means blocked.
 
-    attacks: OutcomeCounts  # Outcomes on attacks.
-    benign: OutcomeCounts  # Outcomes on benign samples.
-    # Kind of error and how often, most frequent first.
+    Attributes:
+        attacks: Outcomes on attacks.
+        benign: Outcomes on benign samples.
+        error_kinds: Kind of error and how often, most frequent first.
+    """
+
+    attacks: OutcomeCounts
+    benign: OutcomeCounts
     error_kinds: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -87,15 +100,22 @@ class Confusion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    """Samples sorted into slices, and within a slice into groups."""
+    """Samples sorted into slices, and within a slice into groups.
 
-    # Cell of each sample, in the smallest integers that hold four times the number of cells.
+    Attributes:
+        of_sample: Cell of each sample, in the smallest integers that hold four times the number of
+            cells.
+        slices: Slice of each cell, shape (cells,).
+        slice_count: How many slices there are; some may be empty.
+        groups: Name of each group, and group of each cell; None where each record is its own group.
+        weights: How many such groups a counted run has, by cell.
+    """
+
     of_sample: NDArray[np.unsignedinteger]
-    slices: NDArray[np.int64]  # slice of each cell, shape (cells,)
-    slice_count: int  # how many slices there are; some may be empty
-    # Name of each group, and group of each cell; None where each record is its own group.
+    slices: NDArray[np.int64]
+    slice_count: int
     groups: tuple[Sequence[str], NDArray[np.int64]] | None = None
-    weights: NDArray[np.int64] | None = None  # how many such groups a counted run has, by cell
+    weights: NDArray[np.int64] | None = None
 
 
 def sort_into_cells(

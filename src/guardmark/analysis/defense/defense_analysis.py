@@ -38,36 +38,45 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DefenseAnalysis:
-    """Everything said about one defense."""
+    """Everything said about one defense.
+
+    Attributes:
+        part: The defense as it was configured.
+        is_baseline: Whether it only marks the floor or the ceiling.
+        threshold: Score from which it blocks, or None when unknown.
+        is_redecided: Whether its decisions follow from a threshold chosen after the run.
+        card: Headline figures.
+        blind_spots: Slices on which it is worse than on all others, the surest first.
+        standings: How it stands towards each declared category.
+        thresholds: What its scores could do, or None without scores.
+        stability: How its answers vary over repeats, or None without repeats.
+        scores: What its scores are worth as probabilities, or None without scores.
+        deployment: Its rates at the stated mix of a deployment, or None without one.
+        native_categories: Categories that it names itself; empty where its answers name none.
+        masking: What survived where it let another text go on, or None where it never did.
+        stopped: What its rules decided when they ended it early; empty otherwise.
+    """
 
     DERIVED: ClassVar = ("counts",)
 
-    # The defense as it was configured.
     part: PartManifest = field(
         metadata={"json": ("name", "type", "version", "fingerprint", "view")}
     )
-    is_baseline: bool  # Whether it only marks the floor or the ceiling.
-    threshold: float | None  # Score from which it blocks, or None when unknown.
-    is_redecided: bool  # Whether its decisions follow from a threshold chosen after the run.
-    card: Scorecard = field(metadata={"json": "rates"})  # Headline figures.
+    is_baseline: bool
+    threshold: float | None
+    is_redecided: bool
+    card: Scorecard = field(metadata={"json": "rates"})
     slices: tuple[SliceTable, ...]
-    # Slices on which it is worse than on all others, the surest first.
     blind_spots: tuple[BlindSpot, ...]
-    # How it stands towards each declared category.
     standings: tuple[CategoryStanding, ...] = field(metadata={"json": "categories"})
     latency: Latency = field(metadata={"json": False})
-    thresholds: ThresholdAnalysis | None  # What its scores could do, or None without scores.
+    thresholds: ThresholdAnalysis | None
     widths: tuple[Width, ...]
-    stability: Stability | None  # How its answers vary over repeats, or None without repeats.
-    # What its scores are worth as probabilities, or None without scores.
+    stability: Stability | None
     scores: ScoreDetails | None = None
-    # Its rates at the stated mix of a deployment, or None without one.
     deployment: DeploymentRates | None = None
-    # Categories that it names itself; empty where its answers name none.
     native_categories: tuple[NativeCategory, ...] = ()
-    # What survived where it let another text go on, or None where it never did.
     masking: Masking | None = None
-    # What its rules decided when they ended it early; empty otherwise.
     stopped: tuple[StopVerdict, ...] = field(default=(), metadata={"json": "stopped_early"})
 
     @property

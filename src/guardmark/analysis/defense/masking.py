@@ -32,21 +32,34 @@ they hold, since aligning takes time that grows with the square of their length.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindLeak:
-    """What survived of one kind of marked data."""
+    """What survived of one kind of marked data.
 
-    kind: str  # As the data name it; `secret` for what they list under secrets.
-    leaked: Estimate  # Marked places whose text went on, of those of decided samples.
+    Attributes:
+        kind: As the data name it; `secret` for what they list under secrets.
+        leaked: Marked places whose text went on, of those of decided samples.
+    """
+
+    kind: str
+    leaked: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Masking:
-    """How well a guard that rewrites tells what must not survive from what may stay."""
+    """How well a guard that rewrites tells what must not survive from what may stay.
 
-    rewritten_attacks: Estimate  # Attacks that went on as another text, of those decided.
-    rewritten_benign: Estimate  # The same of benign samples.
-    leaked: Estimate | None  # Marked places whose text went on, or None where the data mark none.
-    kinds: tuple[KindLeak, ...]  # The same by kind, in the order of their names.
-    # Words outside marked places that were changed, of those in texts that were not blocked.
+    Attributes:
+        rewritten_attacks: Attacks that went on as another text, of those decided.
+        rewritten_benign: The same of benign samples.
+        leaked: Marked places whose text went on, or None where the data mark none.
+        kinds: The same by kind, in the order of their names.
+        changed_words: Words outside marked places that were changed, of those in texts that were
+            not blocked.
+    """
+
+    rewritten_attacks: Estimate
+    rewritten_benign: Estimate
+    leaked: Estimate | None
+    kinds: tuple[KindLeak, ...]
     changed_words: Estimate
 
 
