@@ -215,7 +215,7 @@ class GradientCard:
     """The arm with gradient access, beside the arms that only see answers.
 
     Attributes:
-        attack: Name and version of what follows the gradient.
+        attack: Name and version of the attack that follows the gradient.
         strict: Share of all attacks through as they are or by variants of tiers V0 and V1.
         full: The same by all proved tiers.
         gain: Full minus the attacks that pass as they are, paired.
