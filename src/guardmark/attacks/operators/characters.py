@@ -120,12 +120,21 @@ def _decorate(text: str, use: Use, marks: str, count: int) -> str:
     """Set `count` drawn marks on every letter."""
     draws = use.draws(count * len(text))
     size = len(marks)
-    written = []
-    for index, char in enumerate(text):
-        written.append(char)
-        if char.isalpha():
-            written += [marks[draw % size] for draw in draws[count * index : count * (index + 1)]]
-    return "".join(written)
+    if count == 1:
+        return "".join(
+            [
+                char + marks[draw % size] if char.isalpha() else char
+                for char, draw in zip(text, draws, strict=True)
+            ]
+        )
+    return "".join(
+        [
+            char + "".join([marks[d % size] for d in draws[count * i : count * (i + 1)]])
+            if char.isalpha()
+            else char
+            for i, char in enumerate(text)
+        ]
+    )
 
 
 def _drop(text: str, use: Use) -> str:  # noqa: ARG001 - one signature for every operator

@@ -58,14 +58,14 @@ def _leet(text: str, use: Use) -> str:
 
 def _mix_leet(text: str, use: Use) -> str:
     bound, draws = use.threshold("p"), use.draws(2 * len(text))
-    written = []
-    for index, char in enumerate(text):
-        images = _MIXED.get(char.lower())
-        if images and draws[2 * index] < bound:
-            written.append(images[draws[2 * index + 1] % len(images)])
-        else:
-            written.append(char)
-    return "".join(written)
+    return "".join(
+        [
+            images[draws[2 * index + 1] % len(images)]
+            if (images := _MIXED.get(char.lower())) and draws[2 * index] < bound
+            else char
+            for index, char in enumerate(text)
+        ]
+    )
 
 
 def _unmixed(text: str) -> str:
@@ -76,11 +76,14 @@ def _unmixed(text: str) -> str:
 def _repeat_letters(text: str, use: Use) -> str:
     bound = use.threshold("p")
     most = use.count("most")
-    written = []
-    for char, draw in zip(text, use.draws(len(text)), strict=True):
-        is_repeated = draw < bound and char.isalpha() and char.isascii()
-        written.append(char * (1 + draw % most + 1) if is_repeated else char)
-    return "".join(written)
+    return "".join(
+        [
+            char * (1 + draw % most + 1)
+            if draw < bound and char.isalpha() and char.isascii()
+            else char
+            for char, draw in zip(text, use.draws(len(text)), strict=True)
+        ]
+    )
 
 
 def _widen_spaces(text: str, use: Use) -> str:
