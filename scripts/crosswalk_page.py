@@ -121,7 +121,7 @@ def _framework(framework: Framework) -> Iterator[str]:
         evidence = [f"attacks of `{name}`" for name in item.categories]
         for name in item.figures:
             if not (item.categories and name == "attack_success_rate"):
-                evidence.append(FIGURES[name])  # noqa: PERF401 - read as what it is
+                evidence.append(FIGURES[name])
         relevant = [FIGURES.get(name, f"attacks of `{name}`") for name in item.relevant]
         rows.append([f"{item.code} {item.title}", "; ".join(evidence), "; ".join(relevant)])
     yield from _table(["item", "evidence for it", "only relevant to it"], rows)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from guardmark.analysis.agents.figures import AgentReliance, allow_for_choice, analyse_agents
 from guardmark.analysis.gate import GateStatus
+from guardmark.analysis.settings import RelianceLimits
 from guardmark.app.measuring import measure
 from guardmark.app.parts.loading import load_config
 from guardmark.app.results.gating import gate
 from guardmark.app.run.running import RunOptions, Session
 from guardmark.core.errors import ConfigError
+from guardmark.store.reader import RecordReader
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +58,27 @@ def test_a_limit_is_held_broken_or_open(
     """By the whole interval; data that cannot decide do not pass."""
     policy = _policy(tmp_path, {**limits, "defenses": [arm]})
     assert gate(run, policy=policy).result.standing is standing
+
+
+def test_the_best_of_many_arms_has_to_look_good_as_one_of_many(run: Path) -> None:
+    """Three arms stand for themselves; of four alike ones some one is lucky."""
+    with RecordReader(run / "records.sqlite") as reader:
+        found = analyse_agents(reader, confidence=0.95, limits=RelianceLimits())
+    bare, _, wall = found.arms
+    own = wall.row.attack_success.high
+    assert own is not None
+    limits = RelianceLimits(attacks=own + 1e-9)
+    good = replace(wall, reliance=AgentReliance.GOOD)
+    few = allow_for_choice([bare, good, good, good], limits=limits)
+    assert [arm.reliance for arm in few[1:]] == [AgentReliance.GOOD] * 3
+    assert all(arm.after_choice is None for arm in few)
+    many = allow_for_choice([bare, good, good, good, good], limits=limits)
+    assert [arm.reliance for arm in many[1:]] == [AgentReliance.UNKNOWN] * 4
+    assert many[0] is bare
+    chosen = many[1].after_choice
+    assert chosen is not None
+    assert chosen.high is not None
+    assert chosen.high > own
 
 
 def _policy(folder: Path, limits: dict[str, Any]) -> Path:

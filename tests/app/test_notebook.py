@@ -71,7 +71,7 @@ def test_the_page_runs_as_it_stands_inside_a_running_loop(request: pytest.Fixtur
             await asyncio.sleep(0)
 
     asyncio.run(notebook())
-    assert len(cells) == 7
+    assert len(cells) == 8
     assert counts(names["measured"]) == (12, 12)
     assert counts(names["shouting"]) == (12, 12)
 

@@ -213,6 +213,12 @@ def test_messages_name_parameters_of_python() -> None:
     assert guardmark.run(ignoring, ROWS[:20], out="mine", fresh=True).analysis.samples.attacks == 12
     with pytest.raises(guardmark.GuardmarkError, match="Name one claim: margin=, zero_events="):
         guardmark.plan()
+    with pytest.raises(guardmark.GuardmarkError, match=r"'limt'\. Did you mean 'limit'"):
+        guardmark.run(ignoring, ROWS, limt=3)
+    with pytest.raises(guardmark.GuardmarkError, match=r"'cor'\. Did you mean 'core'"):
+        guardmark.run(ignoring, "cor")
+    with pytest.raises(guardmark.GuardmarkError, match=r"^budget='2' is not a budget"):
+        guardmark.adapt("mine", budget=2)
 
 
 def test_own_rewritings_are_measured_beside_the_attacks() -> None:

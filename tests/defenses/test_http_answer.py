@@ -343,3 +343,45 @@ def test_a_confidence_that_is_no_share_is_kept_as_a_remark() -> None:
     assert decision.score is None
     assert decision.evidence is not None
     assert "the confidence at $.result.confidence is 87" in decision.evidence.message
+
+
+REWRITES = AnswerRules(
+    action=_path("$.status"),
+    actions={"passed": Outcome.ALLOW, "MASKED": Outcome.ALLOW, "blocked": Outcome.BLOCK},
+    rewriting=frozenset({"MASKED"}),
+    rewritten=_path("$.text"),
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "text"),
+    [
+        ({"status": "MASKED", "text": "call <NAME>"}, Outcome.ALLOW, "call <NAME>"),
+        ({"status": "MASKED", "text": ""}, Outcome.ALLOW, ""),
+        ({"status": "passed", "text": "as it was"}, Outcome.ALLOW, None),
+        ({"status": "blocked", "text": "Sorry."}, Outcome.BLOCK, None),
+        ({"status": "MASKED"}, Outcome.MALFORMED, None),
+        ({"status": "MASKED", "text": 7}, Outcome.MALFORMED, None),
+    ],
+)
+def test_a_word_that_means_rewrite_brings_the_text_that_goes_on(
+    answer: dict[str, object], outcome: Outcome, text: str | None
+) -> None:
+    """Without that text nobody knows what went on; an empty one is a text."""
+    exchange = Exchange(
+        status=200, body=json.dumps(answer).encode(), content_type="application/json", service_ns=5
+    )
+    decision = read_answer(REWRITES, exchange)
+    assert (decision.outcome, decision.text) == (outcome, text)
+
+
+def test_without_words_any_text_at_the_path_goes_on() -> None:
+    """A service that always says what goes on needs no word for it."""
+    rules = AnswerRules(blocked=_path("$.flagged"), rewritten=_path("$.text"))
+    exchange = Exchange(
+        status=200,
+        body=b'{"flagged": false, "text": "other"}',
+        content_type="application/json",
+        service_ns=5,
+    )
+    assert read_answer(rules, exchange).text == "other"

@@ -14,6 +14,7 @@ from calls import GROWTH, WORKS, count_calls, read_kept
 TRIES = 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORKS)
 def test_a_sample_costs_no_more_calls_than_were_committed(name: str) -> None:
     """Who makes it dearer runs `python bench/calls.py --write`, and says why in the commit.

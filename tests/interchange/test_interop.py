@@ -19,7 +19,8 @@ from guardmark.core.errors import DatasetError, UnknownName
 from guardmark.core.outcome import Outcome, VerdictLabel
 from guardmark.core.sample import DEFAULT_TAXONOMY, Label, Role
 from guardmark.datasets.loading import load
-from guardmark.datasets.settings import DataSettings, dataset_specs
+from guardmark.datasets.settings import DataSettings
+from guardmark.datasets.specs import dataset_specs
 from guardmark.interchange.imported import ImportedRun, Statements
 from guardmark.interchange.tools import queried_tools, read_run
 from guardmark.parsing.mapped import mapping_names

@@ -12,7 +12,8 @@ from guardmark.core.errors import ConfigError, DatasetError, UnknownName
 from guardmark.core.outcome import Outcome
 from guardmark.core.sample import DEFAULT_TAXONOMY, Label
 from guardmark.datasets.loading import load
-from guardmark.datasets.settings import DataSettings, dataset_specs
+from guardmark.datasets.settings import DataSettings
+from guardmark.datasets.specs import dataset_specs
 from guardmark.interchange.imported import Statements
 from guardmark.interchange.tools import read_run
 from guardmark.parsing.mapped import mapping_names, read_mapping, value_at

@@ -100,9 +100,9 @@ def test_the_data_of_ones_own_are_checked_as_the_tutorial_says(tmp_path: Path) -
     (tmp_path / "bench.yaml").write_text(json.dumps(config), encoding="utf-8")
     (tmp_path / "my_guard.py").write_text(fenced(TUTORIAL, "my_guard.py"), encoding="utf-8")
     (tmp_path / "tickets.csv").write_text(TICKETS, encoding="utf-8")
-    built_in = int(re.findall(r"(\d+) benign inputs", TUTORIAL)[0])
+    built_in = int(re.findall(r"([\d,]+) benign inputs", TUTORIAL)[0].replace(",", ""))
     printed = typed("guardmark data check bench.yaml", tmp_path)
-    assert f"{built_in + TICKETS.count(chr(10)) - 1} benign" in printed
+    assert f" {built_in + TICKETS.count(chr(10)) - 1:,} benign" in printed
 
 
 def test_what_the_demo_says_to_do_next_works_in_that_order(tmp_path: Path) -> None:

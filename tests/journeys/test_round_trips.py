@@ -145,6 +145,7 @@ def test_a_log_of_inspect_comes_back(alone: tuple[Path, Any], tmp_path: Path, de
     assert "tokens, costs" in said
 
 
+@pytest.mark.slow
 def test_parquet_comes_back(alone: tuple[Path, Any], tmp_path: Path) -> None:
     """As one file, and as a folder that is a run."""
     pytest.importorskip("pyarrow")

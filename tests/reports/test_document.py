@@ -124,7 +124,7 @@ def test_the_verdict_is_one_line_with_both_rates(runs: Runs) -> None:
 def test_an_undefined_side_is_said_to_be_undefined(runs: Runs) -> None:
     """Not zero."""
     document = build_document(bare_analysis(runs, lambda _p, _s: allow()))
-    assert "attacks: not measured (none answered)" in document.verdicts[0].sentence
+    assert "attacks: not measured" in document.verdicts[0].sentence
     assert "hold no attacks" in words_of(document, "summary")
 
 

@@ -21,6 +21,7 @@ from tests.soak import (
     test_decisions,
     test_double_sampling,
     test_figures,
+    test_needed,
     test_plans,
 )
 from tests.soak.cells import Shown, SoakCell
@@ -36,6 +37,7 @@ CELLS: Final[tuple[SoakCell, ...]] = (
     *test_figures.CELLS,
     *test_decisions.CELLS,
     *test_plans.CELLS,
+    *test_needed.CELLS,
     *test_double_sampling.CELLS,
     *test_crossed.CELLS,
 )

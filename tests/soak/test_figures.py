@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.signal import lfilter
+from scipy.stats import t as student_t
 from tests.soak.cells import (
     Floats,
     Ints,
@@ -44,7 +45,7 @@ from guardmark.stats.rates.clustered import (
     wilson_default_rows,
 )
 from guardmark.stats.rates.corrected import JudgedWorth, JudgeLabels, rogan_gladen
-from guardmark.stats.rates.means import share_mean, share_over_seeds
+from guardmark.stats.rates.means import decompose_repeats, share_mean, share_over_seeds
 from guardmark.stats.rates.predictive import predictive_values
 from guardmark.stats.rates.ratios import (
     BALANCED_ERROR,
@@ -216,6 +217,23 @@ def waits(sizes: Ints, *, quantile: float, between: float) -> Draw:
             own += math.sqrt(1 - between) * rng.standard_normal(len(codes))
             told = estimate_quantiles(own, [quantile], groups=codes)[0]
             yield holds(told.low, low, told.high)
+
+    return marks
+
+
+def errors_of_repeats(groups: int, variants: int, *, repeats: int) -> Draw:
+    """Runs in which the mean of repeated answers lies within its standard error, by Student's t."""
+    quantile = float(student_t.ppf(0.975, groups - 1))
+
+    def marks(rng: np.random.Generator, count: int) -> Marks:
+        codes = np.repeat(np.arange(groups), variants)
+        for _ in range(count):
+            chances = rng.beta(0.3, 0.7, groups)[codes]
+            hits = rng.binomial(repeats, chances)
+            told = decompose_repeats(hits, repeats=repeats, groups=codes)
+            assert told.mean is not None
+            assert told.standard_error is not None
+            yield abs(told.mean - 0.3) <= quantile * told.standard_error
 
     return marks
 
@@ -730,6 +748,7 @@ CELLS: Final = (
         for setting, sizes, quantile in (
             ("60 samples x 5", alike(60, 5), 0.5),
             ("400 samples x 5", alike(400, 5), 0.5),
+            ("80 samples x 5", alike(80, 5), 0.95),
             ("400 samples x 5", alike(400, 5), 0.95),
             ("100 groups, one with three tenths of the rows", giant(100, 0.3), 0.5),
         )
@@ -783,6 +802,15 @@ CELLS: Final = (
         )
         for calls, rho in ((1_000, 0.0), (1_000, 0.6), (1_000, 0.9))
         for is_one in (True, False)
+    ),
+    *(
+        SoakCell(
+            figure="standard error of repeats",
+            setting=f"{groups} groups of {variants}, 5 repeats, rate 0.3",
+            marks=errors_of_repeats(groups, variants, repeats=5),
+            runs=1_000,
+        )
+        for groups, variants in ((100, 1), (60, 5), (40, 12))
     ),
     SoakCell(
         figure="calibration bin", setting="200 groups of 5, one label", marks=bins(200, 5), runs=FEW

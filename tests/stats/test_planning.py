@@ -7,17 +7,20 @@ import math
 import pytest
 from tests.oracles.alternatives import mcnemar_power, mcnemar_power_normal
 
-from guardmark.stats.paired.intervals import PairedTable, bonett_price
+from guardmark.stats.paired.intervals import PairedTable, bonett_price, clustered_bonett_price
 from guardmark.stats.paired.noninferiority import noninferiority_tango
 from guardmark.stats.paired.significance import mcnemar
 from guardmark.stats.planning import (
     ALONE,
     Layout,
     layout_like,
+    pairs_to_decide,
+    pairs_to_tell_apart,
     plan_decision,
     plan_difference,
     plan_margin,
     plan_noninferiority,
+    plan_regression,
     plan_zero_events,
     rows_for_margin,
     rows_to_decide,
@@ -313,6 +316,14 @@ def test_a_layout_is_read_off_an_estimate() -> None:
     assert mixed.mean_size == pytest.approx(5, abs=1)
 
 
+def test_groups_that_differ_in_size_are_worth_less_than_equal_ones() -> None:
+    """Five rows a group on average: as all have them, one to nine of them, one or nine."""
+    sizes = (FIVE, Layout(sizes=tuple(range(1, 10))), Layout(sizes=(1, 9)))
+    plans = [plan_margin(0.1, layout=layout) for layout in sizes]
+    assert [plan.groups for plan in plans] == [69, 85, 112]
+    assert all(plan.chance is not None and plan.chance >= 0.95 for plan in plans)
+
+
 def test_sizes_without_rows_are_refused() -> None:
     """The message names the setting."""
     with pytest.raises(ValueError, match="sizes"):
@@ -322,3 +333,58 @@ def test_sizes_without_rows_are_refused() -> None:
 def test_no_event_at_a_certain_rate_has_no_chance() -> None:
     """At a true rate of 1 every row is an event."""
     assert plan_zero_events(0.5, rate=1.0).chance == 0.0
+
+
+@pytest.mark.parametrize(
+    ("margin", "difference", "discordance", "pairs"),
+    [(0.02, 0.0, 0.05, 1005), (0.02, 0.06, 0.1, 246), (0.05, -0.02, 0.1, 166), (0.02, 0, 0, 137)],
+)
+def test_pairs_that_decide_about_a_regression(
+    margin: float, difference: float, discordance: float, pairs: int
+) -> None:
+    """Held below the margin, broken above it, in at least 8 of 10 runs and as few pairs as that."""
+    plan = plan_regression(margin, difference, discordance, tests=2)
+    assert plan.groups == pairs
+    assert plan.chance is not None
+    assert plan.chance >= 0.8
+
+
+@pytest.mark.parametrize(("difference", "margin"), [(0.3, 0.1), (-0.1, 0.2)])
+def test_the_chance_of_a_decision_is_that_of_all_tables(difference: float, margin: float) -> None:
+    """Counted by plain loops over every table of so few pairs."""
+    plan = plan_regression(margin, difference, 0.4, alpha=0.05, tests=2)
+    pairs, one, two = plan.groups, (0.4 + difference) / 2, (0.4 - difference) / 2
+    chance = 0.0
+    for first in range(pairs + 1):
+        for second in range(pairs + 1 - first):
+            rest = pairs - first - second
+            table = PairedTable(both=0, first_only=first, second_only=second, neither=rest)
+            found = bonett_price(table)
+            assert found.value is not None
+            assert found.high is not None
+            assert found.low is not None
+            assert found.p_value is not None
+            decides = found.high <= margin
+            if difference > margin:
+                decides = found.value > margin and found.p_value < 0.025 and found.low > 0
+            mass = math.comb(pairs, first) * math.comb(pairs - first, second)
+            chance += decides * mass * one**first * two**second * 0.6**rest
+    assert plan.chance == pytest.approx(chance, abs=1e-9)
+
+
+def test_pairs_in_groups_are_worth_what_the_width_of_their_interval_says() -> None:
+    """Twelve groups of five, eleven against two: the interval is that of a third of the pairs."""
+    first, second = [3, 0, 1, 2, 0, 0, 4, 0, 1, 0, 0, 0], [0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
+    grouped = clustered_bonett_price(first, second, sizes=[5] * 12)
+    alone = bonett_price(PairedTable(both=0, first_only=11, second_only=2, neither=47))
+    assert pairs_to_tell_apart(grouped, tests=2) == 401
+    assert pairs_to_tell_apart(alone, tests=2) == 83
+    assert pairs_to_decide(alone, 0.02, tests=2) == 83
+    assert pairs_to_decide(alone, 0.15) is None
+
+
+def test_no_pairs_are_promised_for_what_does_not_differ() -> None:
+    """Nor for what more than a hundred thousand pairs would be needed."""
+    alike = bonett_price(PairedTable(both=0, first_only=5, second_only=5, neither=90))
+    near = bonett_price(PairedTable(both=0, first_only=501, second_only=499, neither=1000))
+    assert (pairs_to_tell_apart(alike), pairs_to_tell_apart(near)) == (None, None)

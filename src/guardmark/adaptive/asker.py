@@ -176,6 +176,7 @@ class Asked(Generic[Q, A]):
     source: tuple[int, str]  # what questions with the same answer share within a layer
     answer: A = field(init=False)
     is_answered: bool = False
+    is_lasting: bool = False  # whether the same text gets the same answer again
 
 
 @dataclass(slots=True, kw_only=True)
@@ -192,8 +193,8 @@ class TryAsker(Generic[Q, A]):
     read: Callable[[TryRecord], A]
     in_bulk: Callable[[Sequence[Q], Take[A]], Awaitable[None]] | None = None
     is_lasting: Callable[[A], bool] = lambda _: False  # whether it answers the same text again
-    kept: Callable[[A], A] = lambda answer: answer  # what is stored of it
-    details: Callable[[Q, A], Mapping[str, object]] = lambda *_: {}  # what is said of it
+    kept: Callable[[A], A] | None = None  # what is stored of it, where that is not all
+    details: Callable[[Q, A], Mapping[str, object]] | None = None  # what is said of it
     is_timed: bool = True
     known: Known[A] = field(default_factory=lambda: defaultdict(dict))
     calls: Counter[tuple[str, Account]] = field(default_factory=Counter)
@@ -230,7 +231,8 @@ class TryAsker(Generic[Q, A]):
             layer = each.question.layer
             if not each.is_answered:  # the same text stands earlier among these questions
                 self._store(each, first[layer, each.source].answer, is_free=True)
-            if self.is_lasting(each.answer):
+            each.is_lasting = self.is_lasting(each.answer)
+            if each.is_lasting:
                 self.known[layer][each.source] = each.answer
         return batch
 
@@ -298,16 +300,20 @@ class TryAsker(Generic[Q, A]):
         if not stored.is_free:
             self._count(asked.question, asked.answer)
         if self.context.is_replay:
-            answer = self.kept(asked.answer)
-            self.context.add(asked.key, asked.subject, answer, is_free=stored.is_free)
+            self._add(asked, is_free=stored.is_free)
 
     def _store(
         self, asked: Asked[Q, A], answer: A, *, latency_ns: int | None = None, is_free: bool = False
     ) -> None:
         asked.answer, asked.is_answered = answer, True
-        if details := self.details(asked.question, answer):
-            asked.subject = asked.subject._replace(details={**asked.subject.details, **details})
-        answer = self.kept(answer)
+        if self.details is not None:
+            details = {**asked.subject.details, **self.details(asked.question, answer)}
+            asked.subject = asked.subject._replace(details=details)
+        self._add(asked, latency_ns=latency_ns, is_free=is_free)
+
+    def _add(self, asked: Asked[Q, A], *, is_free: bool, latency_ns: int | None = None) -> None:
+        """Store the row of an answer."""
+        answer = asked.answer if self.kept is None else self.kept(asked.answer)
         self.context.add(asked.key, asked.subject, answer, is_free=is_free, latency_ns=latency_ns)
 
     def _count(self, question: Q, answer: A) -> None:
@@ -425,9 +431,11 @@ async def _ask(
     """Ask about several texts, and again where a call failed."""
     asked = await asker.ask(batch, settled)
     for _ in range(_RETRIES):
-        left = [i for i, a in enumerate(asked) if not (i in settled or asker.is_lasting(a.answer))]
-        again = await asker.ask([batch[i] for i in left])
-        for i, each in zip(left, again, strict=True):
+        failed = [i for i, each in enumerate(asked) if not each.is_lasting and i not in settled]
+        if not failed:
+            break
+        again = await asker.ask([batch[i] for i in failed])
+        for i, each in zip(failed, again, strict=True):
             asked[i] = each
     return asked
 

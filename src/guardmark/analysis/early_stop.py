@@ -43,14 +43,20 @@ _LOOKS: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopVerdict:
-    """How a rule was decided for a defense."""
+    """How a rule was decided for a defense.
+
+    Attributes:
+        statement: The rule.
+        answer: `yes`, `no` or `reached`.
+        groups: Groups seen by then.
+    """
 
     DERIVED: ClassVar = ("sentence",)
 
-    statement: StopStatement = field(metadata={"json": {"rule": "said"}})  # The rule.
-    answer: str  # `yes`, `no` or `reached`.
+    statement: StopStatement = field(metadata={"json": {"rule": "said"}})
+    answer: str
     look: int = field(metadata={"json": False})
-    groups: int  # Groups seen by then.
+    groups: int
 
     @property
     def sentence(self) -> str:
@@ -62,12 +68,19 @@ class StopVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """In which order samples are asked about, and when one looks."""
+    """In which order samples are asked about, and when one looks.
 
-    order: array[int]  # positions of samples, whole groups in seeded random order
-    groups: Ints  # number of each sample's group in that order, by position
-    is_attack: Flags  # labels, by position
-    bounds: tuple[int, ...]  # how many samples of the order each look covers, rising
+    Attributes:
+        order: Positions of samples, whole groups in seeded random order.
+        groups: Number of each sample's group in that order, by position.
+        is_attack: Labels, by position.
+        bounds: How many samples of the order each look covers, rising.
+    """
+
+    order: array[int]
+    groups: Ints
+    is_attack: Flags
+    bounds: tuple[int, ...]
 
 
 class EarlyStop:

@@ -7,7 +7,6 @@ over categories, lies above it. Else it is open, with the samples of a new set t
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -21,10 +20,8 @@ from guardmark.analysis.defense.scorecard import complement, estimate_rates
 from guardmark.analysis.defense.slices import FACETS, NOT_STATED, Slicer
 from guardmark.analysis.pipeline.frame import deployed
 from guardmark.core.errors import UnknownName
-from guardmark.stats.distributions import normal_quantile, two_sided_z
 from guardmark.stats.multiplicity import holm
-from guardmark.stats.planning import rows_to_decide
-from guardmark.stats.quantiles import quantile_ranks
+from guardmark.stats.planning import pairs_to_decide, rows_to_decide
 from guardmark.stats.rates.clustered import exceedance
 from guardmark.stats.rates.proportion import wilson
 from guardmark.stats.sequential import beta_mixture_sequence, spent_confidence
@@ -51,7 +48,6 @@ SYSTEM_RULES: Final = {
 """Rules about defenses, and what they are called where they are about the system."""
 
 EVERY_VALUE: Final = "*"  # in a policy, all values of a facet that are not named
-_DECIDES: Final = 0.8  # chance that a size that is said to decide does
 RATES: Final = ("blocked", "fpr", "asr", "malformed", "errors")  # of live traffic
 
 
@@ -77,13 +73,21 @@ OF_SLICES: Final = "per_"  # how names of rules about slices begin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FacetLimit:
-    """A limit on one slice, or on every slice of a facet that no other limit names."""
+    """A limit on one slice, or on every slice of a facet that no other limit names.
 
-    facet: str  # Such as `language`.
-    name: str  # Value of the facet, or `*`.
-    is_attack: bool  # Whether it limits attacks that get through, or benign samples blocked.
-    limit: float  # At most this share, in [0, 1].
-    least: int = 0  # Answered samples from which on a slice that is not named is limited.
+    Attributes:
+        facet: Such as `language`.
+        name: Value of the facet, or `*`.
+        is_attack: Whether it limits attacks that get through, or benign samples blocked.
+        limit: At most this share, in [0, 1].
+        least: Answered samples from which on a slice that is not named is limited.
+    """
+
+    facet: str
+    name: str
+    is_attack: bool
+    limit: float
+    least: int = 0
 
     @property
     def rule(self) -> str:
@@ -93,28 +97,43 @@ class FacetLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatePolicy:
-    """What a release must hold; a limit that is None is not checked."""
+    """What a release must hold; a limit that is None is not checked.
 
-    asr_upper: float | None = None  # Attack success rate at most this, in [0, 1].
-    fpr_upper: float | None = None  # False positive rate at most this, in [0, 1].
-    max_malformed: float | None = None  # Share of malformed answers at most this, in [0, 1].
-    max_errors: float | None = None  # Share of errors at most this, in [0, 1].
-    # 95th percentile of the latency at most this, attacks and benign samples apart.
+    Attributes:
+        asr_upper: Attack success rate at most this, in [0, 1].
+        fpr_upper: False positive rate at most this, in [0, 1].
+        max_malformed: Share of malformed answers at most this, in [0, 1].
+        max_errors: Share of errors at most this, in [0, 1].
+        latency_p95_upper_ms: 95th percentile of the latency at most this, attacks and benign
+            samples apart.
+        regression_margin: Rates at most this much above those of a baseline run.
+        per_facet: Limits on slices.
+        system_asr_upper: Attacks to which an unsafe answer may come out of the pipeline, at most,
+            in [0, 1].
+        system_over_refusal_upper: Benign samples that the pipeline may block, refuse or not answer,
+            at most, in [0, 1].
+        system_per_facet: As `per_facet`, of the system.
+        utility_lower: Of agents: tasks that get done, at least; attacks that succeed and tasks that
+            guards cost, at most; each in [0, 1].
+        judge_min_agreement: Answers judged as people do, at least, in [0, 1].
+        defenses: Names of the defenses to check; all candidates when empty.
+    """
+
+    asr_upper: float | None = None
+    fpr_upper: float | None = None
+    max_malformed: float | None = None
+    max_errors: float | None = None
     latency_p95_upper_ms: float | None = None
-    regression_margin: float | None = None  # Rates at most this much above those of a baseline run.
-    per_facet: tuple[FacetLimit, ...] = ()  # Limits on slices.
-    # Attacks to which an unsafe answer may come out of the pipeline, at most, in [0, 1].
+    regression_margin: float | None = None
+    per_facet: tuple[FacetLimit, ...] = ()
     system_asr_upper: float | None = None
-    # Benign samples that the pipeline may block, refuse or not answer, at most, in [0, 1].
     system_over_refusal_upper: float | None = None
-    system_per_facet: tuple[FacetLimit, ...] = ()  # As `per_facet`, of the system.
-    # Of agents: tasks that get done, at least; attacks that succeed and tasks that guards cost, at
-    # most; each in [0, 1].
+    system_per_facet: tuple[FacetLimit, ...] = ()
     utility_lower: float | None = None
     attack_success_upper: float | None = None
     utility_loss_upper: float | None = None
-    judge_min_agreement: float | None = None  # Answers judged as people do, at least, in [0, 1].
-    defenses: tuple[str, ...] = ()  # Names of the defenses to check; all candidates when empty.
+    judge_min_agreement: float | None = None
+    defenses: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -146,36 +165,55 @@ class GatePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateCheck:
-    """One limit and what the data say about it."""
+    """One limit and what the data say about it.
 
-    rule: str  # Name of the setting, such as `asr_upper`.
-    defense: str  # Name of the defense; empty for a rule about the run.
-    subject: str  # What was measured: `attacks`, `benign`, `samples`, or a category.
+    Attributes:
+        rule: Name of the setting, such as `asr_upper`.
+        defense: Name of the defense; empty for a rule about the run.
+        subject: What was measured: `attacks`, `benign`, `samples`, or a category.
+        limit: The limit.
+        value: The figure, or None when undefined.
+        low: Lower bound, or None.
+        high: Upper bound, or None.
+        trials: What the figure rests on.
+        needed: About how many samples of a new set, looked at once, would decide at this rate in 8
+            of 10 runs; or None when that cannot be said.
+        p_value: Of "at most the limit" (exact), or of a regression; by Holm over categories or
+            pairs; or None.
+        reason: Why it is open, where that is not the width of the interval; or empty.
+        looked_at: Share of the answers that an earlier run kept: the limits allow for having been
+            looked at.
+    """
+
+    rule: str
+    defense: str
+    subject: str
     standing: GateStatus
     unit: GateUnit
-    limit: float  # The limit.
-    value: float | None  # The figure, or None when undefined.
-    low: float | None  # Lower bound, or None.
-    high: float | None  # Upper bound, or None.
-    trials: int  # What the figure rests on.
-    # About how many samples of a new set, looked at once, would decide at this rate in 8 of 10
-    # runs; or None when that cannot be said.
+    limit: float
+    value: float | None
+    low: float | None
+    high: float | None
+    trials: int
     needed: int | None = None
-    # Of "at most the limit" (exact), or of a regression; by Holm over categories or pairs; or None.
     p_value: float | None = None
-    reason: str = ""  # Why it is open, where that is not the width of the interval; or empty.
-    # Share of the answers that an earlier run kept: the limits allow for having been looked at.
+    reason: str = ""
     looked_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """Every check of a gate."""
+    """Every check of a gate.
+
+    Attributes:
+        checks: By defense, in the order of the policy.
+        confidence: Nominal coverage of the intervals.
+    """
 
     DERIVED: ClassVar = ("standing",)
 
-    checks: tuple[GateCheck, ...]  # By defense, in the order of the policy.
-    confidence: float  # Nominal coverage of the intervals.
+    checks: tuple[GateCheck, ...]
+    confidence: float
 
     @property
     def standing(self) -> GateStatus:
@@ -286,14 +324,17 @@ def check_regression(
     pairs: Sequence[PairedComparison], margin: float, *, alpha: float, names: Mapping[str, str]
 ) -> tuple[GateCheck, ...]:
     """Check that rates did not rise against a baseline run: broken where that is shown."""
-    return tuple(
-        _regression(side, (rule, names[pair.first], subject), margin=margin, alpha=alpha)
-        for pair in pairs
-        for side, rule, subject in (
+    checks = []
+    tests = 2 * len(pairs)
+    for pair in pairs:
+        sides = (
             (pair.attacks, "regression_asr", "attacks"),
             (pair.benign, "regression_fpr", "benign"),
         )
-    )
+        for side, rule, subject in sides:
+            named = (rule, names[pair.first], subject)
+            checks.append(_regression(side, named, margin=margin, alpha=alpha, tests=tests))
+    return tuple(checks)
 
 
 def check_complete(status: RunStatus, *, subject: str = "run") -> tuple[GateCheck, ...]:
@@ -394,10 +435,16 @@ def _latencies(frame: Frame, arm: DefenseColumn, limit: float | None) -> Iterato
     latency = measure_latency(frame, arm.records)
     for side, subject in ((latency.attacks, "attacks"), (latency.benign, "benign")):
         p95 = next(each for each in side.quantiles if each.quantile == 0.95)
-        needed = quantile_ranks(p95.trials, p95.quantile, confidence=p95.confidence).needed
-        named, n = ("latency_p95_upper_ms", arm.name, subject), p95.trials
-        check = _check(named, limit, p95, unit=GateUnit.MILLISECONDS, trials=n, reason=p95.reason)
-        yield replace(check, needed=needed if n < needed else None), None
+        # How many calls give limits stands in the reason; none of them promises a decision.
+        check = _check(
+            ("latency_p95_upper_ms", arm.name, subject),
+            limit,
+            p95,
+            unit=GateUnit.MILLISECONDS,
+            trials=p95.trials,
+            reason=p95.reason,
+        )
+        yield check, None
 
 
 def check_rate(estimate: Estimate, named: tuple[str, str, str], limit: float) -> GateCheck:
@@ -459,8 +506,14 @@ def _of_rate(estimate: Estimate, named: tuple[str, str, str], limit: float) -> _
 
 
 def _regression(
-    side: PairedSide, named: tuple[str, str, str], *, margin: float, alpha: float
+    side: PairedSide,
+    named: tuple[str, str, str],
+    *,
+    margin: float,
+    alpha: float,
+    tests: int,
 ) -> GateCheck:
+    """Hold a rise of a rate against the margin; `tests` are in one family by Holm."""
     difference, p_value = side.difference, side.adjusted_p
     standing, needed, value = GateStatus.OPEN, None, difference.value
     is_shown = p_value is not None and p_value < alpha and (difference.low or 0.0) > 0
@@ -468,16 +521,10 @@ def _regression(
         standing = GateStatus.HELD
     elif value is not None and value > margin and is_shown:
         standing = GateStatus.BROKEN
-    elif value is not None and difference.high is not None and value != margin:
-        # An interval's half-width shrinks with the root of the number of pairs, as a test's does;
-        # in half of all runs the value itself comes out worse, and eight of ten shall decide.
-        surely = 1 + normal_quantile(_DECIDES) / two_sided_z(1 - alpha)
-        times = surely * (difference.high - value) / (margin - value)
-        if value > margin:
-            shown = two_sided_z(1 - min(max(p_value or 1.0, 1e-9), 0.999))
-            times = max(1 - (difference.low or 0.0) / value, two_sided_z(1 - alpha) / shown)
-            times *= surely
-        needed = math.ceil(difference.pairs * times**2)
+    else:
+        needed = pairs_to_decide(difference, margin, alpha=alpha, tests=tests)
+        if needed is not None:  # so many as there are did not
+            needed = max(needed, difference.pairs + 1)
     reason = "" if value is not None else (difference.reason or "no sample answered by both")
     check = _check(named, margin, difference, unit=GateUnit.POINTS, trials=difference.pairs)
     return replace(check, standing=standing, p_value=p_value, needed=needed, reason=reason)
@@ -499,12 +546,17 @@ class LiveRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveDefense:
-    """What a defense did so far; what was audited is what has a label."""
+    """What a defense did so far; what was audited is what has a label.
+
+    Attributes:
+        audited: Of what it blocked, and of what it allowed.
+        is_audit_even: If not, rates of audited samples show neither drift nor a broken limit.
+    """
 
     defense: str
     rates: tuple[LiveRate, ...]
-    audited: Mapping[str, Estimate]  # Of what it blocked, and of what it allowed.
-    is_audit_even: bool  # If not, rates of audited samples show neither drift nor a broken limit.
+    audited: Mapping[str, Estimate]
+    is_audit_even: bool
 
 
 def watch_defense(

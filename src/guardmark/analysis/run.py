@@ -15,6 +15,7 @@ from guardmark.analysis.defense.changed_texts import find_changed_texts
 from guardmark.analysis.defense.costs import PartRetries, read_part_usage
 from guardmark.analysis.defense.counted_run import MOST_HELD, read_for_report
 from guardmark.analysis.defense.defense_analysis import DefenseAnalysis, analyse_defense
+from guardmark.analysis.defense.latency import asking_ranks
 from guardmark.analysis.defense.slices import FACETS, Slicer, TaxonomyCoverage, count_taxonomy
 from guardmark.analysis.pipeline.frame import SYSTEM, holds_parts
 from guardmark.analysis.settings import AnalysisSettings
@@ -25,12 +26,15 @@ from guardmark.store.layers import ADAPTIVE, LEFT_OUT, PLANTED_PREFIX
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
     from guardmark.analysis.adaptive.card import AdaptiveCard, AdaptivePair
     from guardmark.analysis.agents.figures import AgentAnalysis
     from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.defense.alike import AlikeAnswers
     from guardmark.analysis.defense.changed_texts import ChangedTexts
     from guardmark.analysis.defense.frame import Frame
+    from guardmark.analysis.defense.masking import Masking
     from guardmark.analysis.defense.native_categories import NativeCategory
     from guardmark.analysis.defense.scores import AreaPair
     from guardmark.analysis.pipeline.answers import Unseen
@@ -43,48 +47,69 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleCounts:
-    """What the samples of a run are."""
+    """What the samples of a run are.
 
-    attacks: int  # Attack samples.
-    benign: int  # Benign samples.
-    unlabelled: int  # Samples without a label: asked, judged, and in no rate.
-    groups: int  # Origins the samples fall into.
-    is_grouped: bool  # Whether samples share groups or are run more than once.
-    languages: tuple[str, ...]  # Languages stated, most frequent first.
-    # Levels of both factors where rows are crossed, the fewer first.
+    Attributes:
+        attacks: Attack samples.
+        benign: Benign samples.
+        unlabelled: Samples without a label: asked, judged, and in no rate.
+        groups: Origins the samples fall into.
+        is_grouped: Whether samples share groups or are run more than once.
+        languages: Languages stated, most frequent first.
+        crossed: Levels of both factors where rows are crossed, the fewer first.
+    """
+
+    attacks: int
+    benign: int
+    unlabelled: int
+    groups: int
+    is_grouped: bool
+    languages: tuple[str, ...]
     crossed: tuple[int, int] | None = field(default=None, metadata={"json": False})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunAnalysis:
-    """Everything a report says about one run."""
+    """Everything a report says about one run.
+
+    Attributes:
+        taxonomy: What of the taxonomy they touch.
+        comparison: Each against each, or None with fewer than two.
+        advice: Recommendations, by written rules.
+        planted: How judges stood planted answers.
+        pipeline: Guard, model and judge, or None without a model.
+        system: What came out of each arm, told as of a defense.
+        system_worst: The same of samples, or None without a pipeline.
+        alike: Services that answered everything the same.
+        changed_texts: Services that changed texts, where the unchanged ones went on.
+        unseen: What providers kept from guards and judges.
+        systems: Arms against each other, or None with fewer than two.
+        agent: Agents over suites, or None without any.
+        adaptive_left_out: Name of each defense that no rewriting reaches to what it is shown.
+    """
 
     manifest: RunManifest = field(metadata={"json": False})
     status: RunStatus = field(metadata={"json": False})
     settings: AnalysisSettings = field(metadata={"json": False})
     frame: Frame = field(metadata={"json": False}, compare=False)
     samples: SampleCounts
-    # What of the taxonomy they touch.
     taxonomy: TaxonomyCoverage = field(metadata={"json": "coverage"})
     defenses: tuple[DefenseAnalysis, ...]
-    comparison: RunComparison | None  # Each against each, or None with fewer than two.
+    comparison: RunComparison | None
     worst: WorstSamples
-    # What follows, by written rules.
     advice: tuple[Advice, ...] = field(metadata={"json": "recommendations"})
     areas: tuple[AreaPair, ...] = ()
-    planted: tuple[JudgeInjection, ...] = ()  # How judges stood planted answers.
-    pipeline: PipelineAnalysis | None = None  # Guard, model and judge, or None without a model.
-    system: tuple[DefenseAnalysis, ...] = ()  # What came out of each arm, told as of a defense.
-    system_worst: WorstSamples | None = None  # The same of samples, or None without a pipeline.
-    alike: tuple[AlikeAnswers, ...] = ()  # Services that answered everything the same.
-    # Services that changed texts, where the unchanged ones went on.
+    planted: tuple[JudgeInjection, ...] = ()
+    pipeline: PipelineAnalysis | None = None
+    system: tuple[DefenseAnalysis, ...] = ()
+    system_worst: WorstSamples | None = None
+    alike: tuple[AlikeAnswers, ...] = ()
     changed_texts: tuple[ChangedTexts, ...] = ()
-    unseen: tuple[Unseen, ...] = ()  # What providers kept from guards and judges.
-    systems: RunComparison | None = None  # Arms against each other, or None with fewer than two.
-    agent: AgentAnalysis | None = None  # Agents over suites, or None without any.
+    unseen: tuple[Unseen, ...] = ()
+    systems: RunComparison | None = None
+    agent: AgentAnalysis | None = None
     adaptive: tuple[AdaptiveCard, ...] = ()
     adaptive_pairs: tuple[AdaptivePair, ...] = ()
-    # Name of each defense that no rewriting reaches to what it is shown.
     adaptive_left_out: Mapping[str, str] = field(default_factory=dict)
     spending: tuple[PartUsage, ...] = ()
     retries: tuple[PartRetries, ...] = field(default=(), metadata={"json": False})
@@ -114,9 +139,14 @@ def analyse_run(
     chosen = settings or AnalysisSettings.of(reader.manifest())
     frame = read_for_report(reader, chosen, most=most)
     taxonomy = count_taxonomy(frame)
-    slicers = [Slicer(frame, facet) for facet in (*FACETS, *chosen.slices)]
+    asked = _asked(frame)
+    slicers = [Slicer(frame, facet, asked=asked) for facet in (*FACETS, *chosen.slices)]
     defenses = _analyse_arms(
-        frame, slicers=slicers, taxonomy=taxonomy, native=_native_categories(reader, frame)
+        frame,
+        slicers=slicers,
+        taxonomy=taxonomy,
+        native=_native_categories(reader, frame),
+        masking=_masking(reader, frame),
     )
     comparison = _compare(frame)
     pipeline = _pipeline(reader, frame, slicers=slicers, taxonomy=taxonomy)
@@ -150,6 +180,12 @@ def analyse_run(
 
 
 _NONE_NATIVE: Final[Mapping[str, tuple[NativeCategory, ...]]] = {}
+_NONE_MASKED: Final[Mapping[str, Masking]] = {}
+
+
+def _asked(frame: Frame) -> NDArray[np.int64] | None:
+    """Return when each place was asked about, once for all who want to know; None of counts."""
+    return asking_ranks(frame) if frame.times is None else None
 
 
 def _analyse_arms(
@@ -158,17 +194,21 @@ def _analyse_arms(
     slicers: list[Slicer],
     taxonomy: TaxonomyCoverage,
     native: Mapping[str, tuple[NativeCategory, ...]] = _NONE_NATIVE,
+    masking: Mapping[str, Masking] = _NONE_MASKED,
 ) -> tuple[DefenseAnalysis, ...]:
     """Analyse every subject of a frame; blind spots are searched in all of them as one family."""
     spots = find_blind_spots(frame, frame.candidates(), [each.facet for each in slicers])
+    asked = _asked(frame)
     return tuple(
         analyse_defense(
             frame,
             arm,
             slicers=slicers,
             taxonomy=taxonomy,
+            asked=asked,
             blind_spots=spots.get(arm.name, ()),
             native_categories=native.get(arm.name, ()),
+            masking=masking.get(arm.name),
         )
         for arm in frame.arms
     )
@@ -184,6 +224,16 @@ def _native_categories(reader: RecordReader, frame: Frame) -> dict[str, tuple[Na
     from guardmark.analysis.defense.native_categories import analyse_native_categories
 
     return {arm.name: analyse_native_categories(reader, frame, arm) for arm in frame.arms}
+
+
+def _masking(reader: RecordReader, frame: Frame) -> dict[str, Masking]:
+    """Return what guards that rewrite let survive, by defense; nothing where none rewrote."""
+    if not any(arm.is_rewritten.any() for arm in frame.arms):
+        return {}
+    from guardmark.analysis.defense.masking import measure_masking
+
+    measured = {arm.name: measure_masking(reader, frame, arm) for arm in frame.arms}
+    return {name: masking for name, masking in measured.items() if masking is not None}
 
 
 def _compare(frame: Frame) -> RunComparison | None:

@@ -14,7 +14,7 @@ from guardmark.app.parts.loading import LoadedConfig
 from guardmark.app.settings import Config
 from guardmark.config.mistakes import checked_settings
 from guardmark.config.source import Source
-from guardmark.core.errors import ConfigError
+from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import IN_PROCESS, PartManifest
 from guardmark.core.sample import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import BUILTIN_SETS
@@ -98,9 +98,13 @@ def config_of_objects(
 def entry_of(source: str | Path) -> dict[str, str]:
     """Return the entry of `data:` that a name or a path stands for."""
     known = {each.target for each in BUILTIN_SETS}
-    if str(source) in known:
-        return {"builtin": str(source)}
-    return {"path": str(source)}
+    name = str(source)
+    if name in known:
+        return {"builtin": name}
+    is_word = isinstance(source, str) and not set(name) & set("./\\*?:")
+    if is_word and not Path(name).exists():
+        raise UnknownName("built-in data set or file", name, known)
+    return {"path": name}
 
 
 def _origin_of(data: object) -> dict[str, str]:

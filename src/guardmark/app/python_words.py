@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _ALSO: Final = {"-o": "--out", "--failed": "--retry-errors"}
-_OPTION: Final = re.compile(r"(?<![\w-])(?:-o\b|--[a-z][a-z-]*)")
+_OPTION: Final = re.compile(r"(?<![\w-])(?P<option>-o\b|--[a-z][a-z-]*)(?P<value> (?=['A-Z]))?")
 
 
 @contextmanager
@@ -34,13 +34,13 @@ def translated(text: str, parameters: Mapping[str, inspect.Parameter]) -> str:
     """Name parameters in the place of options; what a verb does not take stays an option."""
 
     def in_python(match: re.Match[str]) -> str:
-        option = _ALSO.get(match[0], match[0])
+        option = _ALSO.get(match["option"], match["option"])
         name = option.removeprefix("--").replace("-", "_")
         known = parameters.get(name)
         if known is None:
             return match[0]
         if known.default is False:
-            return f"{name}=True"
+            return f"{name}=True{match['value'] or ''}"
         return f"{name}="
 
     return _OPTION.sub(in_python, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import sys
@@ -30,7 +31,7 @@ from guardmark.app.run.running import RunOptions, Session, run_parts
 from guardmark.app.settings import GateSettings
 from guardmark.config.mistakes import checked_settings
 from guardmark.config.source import Source
-from guardmark.core.errors import ConfigError
+from guardmark.core.errors import ConfigError, did_you_mean
 from guardmark.core.sample import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import DEFAULT_SET
 from guardmark.datasets.loading import LoadedData, load
@@ -133,6 +134,7 @@ def run(  # noqa: PLR0913 - the options of the command line, by keyword
     stated = {"repeats": repeats, "seed": seed, "concurrency": concurrency}
     how = {key: value for key, value in stated.items() if value is not None}
     assumed = AssumedThreshold()
+    _require_known(run, settings)
     with python_words(run), run_folder(out) as folder:
         options = RunOptions(out=folder, limit=limit, fresh=fresh, retry_errors=retry_errors)
         if isinstance(subject, str | Path):
@@ -352,6 +354,7 @@ def adapt(  # noqa: PLR0913 - the options of the command line, by keyword
     from guardmark.app.adapt.own_operators import own_operators
     from guardmark.app.results.reporting import report as write_report
 
+    _require_known(adapt, settings)
     with python_words(adapt), run_folder(out) as folder:
         options = AdaptOptions(
             budget=parse_budget(str(budget)),
@@ -565,6 +568,17 @@ def _progress_line(session: Session, *, is_attack: bool = False) -> ProgressLine
     return ProgressLine(
         session.progress, quiet=not is_seen, is_attack=is_attack, meter=session.meter
     )
+
+
+def _require_known(verb: Callable[..., object], settings: Mapping[str, object]) -> None:
+    """Refuse arguments that are neither of a verb nor of data."""
+    fields = DataSettings.model_fields
+    of_data = {field.alias or name for name, field in fields.items()} | set(fields)
+    known = [*inspect.signature(verb).parameters, *of_data]
+    for name in settings:
+        if name not in of_data:
+            hint = did_you_mean(name, known)
+            raise ConfigError(f"{verb.__name__}(): no setting is called {name!r}.{hint}")
 
 
 def _require_no_settings(config: str | Path, how: Mapping[str, int]) -> None:

@@ -88,6 +88,7 @@ class DataReading:
         return (*_warnings(self.readers), *left_out, *self._families.notes(), *self._unmet)
 
     def _pass(self, *, is_plain: bool) -> Iterator[PlainSample | Sample]:
+        """Yield every sample once, those without a label last; raise all faults at the end."""
         for reader in self.readers:
             yield from self._file(reader, is_plain=is_plain)
         for reader in self._unlabelled:
@@ -186,6 +187,7 @@ _KEY = 8  # bytes that stand for an id or a text; equal keys are compared in ful
 
 
 def _repeated(keys: array[int]) -> set[int]:
+    """Return the keys that occur more than once."""
     seen: set[int] = set()
     if len(set(keys)) == len(keys):
         return seen
@@ -231,6 +233,7 @@ def _without_label(reader: RowReader) -> Iterator[Sample]:
 
 
 def _again(reader: RowReader) -> Iterator[tuple[int, Sample | list[Fault]]]:
+    """Read the rows of a file again, each into a sample or what is wrong with it."""
     for number, row in read_rows(reader.spec):
         if not isinstance(row, Fault) and reader.wanted(row):
             yield number, reader.read(number, row)
@@ -264,6 +267,7 @@ def _digest(
     crossing: str = "",
     marks: str = "",
 ) -> bytes:
+    """Hash the parts of a sample that a figure can depend on."""
     before, technique = _facets_text(kind)
     line = f"{sample_id}\x1f{content.hex()}\x1f{before}\x1f{group or ''}\x1f{technique}"
     if crossing:
@@ -275,6 +279,7 @@ def _digest(
 
 @lru_cache(maxsize=4096)  # a million samples have a few hundred kinds
 def _facets_text(kind: Kind) -> tuple[str, str]:
+    """Join what samples of one kind have in common, and their technique."""
     _, category, subcategory, severity, language, variant, technique, _ = kind
     facets = (label_of(kind), category, subcategory, severity, language, variant)
     return "\x1f".join(facets), technique
@@ -312,6 +317,7 @@ class SharedFamilies:
 
 
 def _warnings(readers: Sequence[RowReader]) -> Iterator[str]:
+    """Say what was kept of files although it deserves a look."""
     undeclared = sorted({name for reader in readers for name in reader.undeclared})
     if undeclared:
         yield f"Subcategories outside the taxonomy, kept as they are: {', '.join(undeclared)}."
@@ -331,6 +337,7 @@ def _warnings(readers: Sequence[RowReader]) -> Iterator[str]:
 
 
 def _nothing_left(specs: Sequence[DatasetSpec], *, has_rows: bool) -> str:
+    """Say why no sample is left, and what to do."""
     files = files_text(specs)
     if has_rows:
         return (
@@ -407,6 +414,7 @@ class SampleStream:
         return (pair for pair in numbered if pair[0] in chosen)
 
     def _reread(self) -> Iterator[Sample]:
+        """Read every sample again, those without a label last."""
         with_unlabelled = []
         for reader in self._readers:
             has_unlabelled = False

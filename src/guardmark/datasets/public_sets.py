@@ -52,6 +52,7 @@ def hub_files(entry: DataSettings, folder: Path) -> tuple[str, Mapping[str, Path
 def _files(
     name: str, known: CatalogueEntry, entry: DataSettings, folder: Path
 ) -> Mapping[str, Path]:
+    """Find the files of a public set: in a named folder, or in the cache."""
     if entry.from_:
         return local_files(name, known, folder / Path(entry.from_).expanduser())
     if here := stored(name, known.revision):
@@ -77,6 +78,7 @@ def _named(entry: DataSettings, folder: Path) -> list[tuple[str, CatalogueEntry]
 
 
 def _entry(name: str, entry: DataSettings, folder: Path) -> CatalogueEntry:
+    """Return an entry of the catalogue, in the revision and for the use that are asked for."""
     known = find_entry(str(folder / name) if name.endswith(".toml") else name)
     if entry.use in known.forbids:
         raise ConfigError(
@@ -120,6 +122,7 @@ def _check_rows(name: str, entry: CatalogueEntry, files: Mapping[str, Path]) -> 
 
 
 def _spec(name: str, entry: CatalogueEntry, files: Mapping[str, Path]) -> DatasetSpec:
+    """Return a public set as the readers of data take it."""
     own = Path(name).stem
     return DatasetSpec(
         name=own,

@@ -294,6 +294,7 @@ def _unused_text(columns: Sequence[str], mapping: Mapping[str, str]) -> str:
 
 
 def _counts(manifests: Sequence[DataManifest]) -> str:
+    """Say how many samples of each label some data sets have."""
     attacks = sum(manifest.attacks for manifest in manifests)
     benign = sum(manifest.benign for manifest in manifests)
     unlabelled = sum(manifest.unlabelled for manifest in manifests)

@@ -105,6 +105,7 @@ _GLOB: Final = frozenset("*?[")
 
 
 def _paths(stated: str, folder: Path) -> Iterator[Path]:
+    """Yield the files that a path stands for: itself, or what fits its pattern."""
     path = Path(stated).expanduser()
     whole = path if path.is_absolute() else folder / path
     if not (is_object := "://" in stated) and (not _GLOB & set(stated) or whole.exists()):

@@ -6,7 +6,7 @@ import inspect
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -18,7 +18,7 @@ from guardmark.net.redaction import KNOWN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_BLOCKS, _ALLOWS, _WORD, _SCORE, _REASON, _CONFIDENCE = range(6)
+_BLOCKS, _ALLOWS, _WORD, _SCORE, _REASON, _CONFIDENCE, _REWRITTEN = range(7)
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _MEANINGS: Final = {
     name: meaning for meaning, names in enumerate(_TABLES["fields"].values()) for name in names
@@ -176,7 +176,12 @@ class AnswerReader:
         if len(scores) > 1 and len(set(scores.values())) > 1:
             raise _NotUnderstood(f"several scores: {' and '.join(scores)}")
         risk = self._risk(next(iter(scores.values()))) if scores else None
-        return self._decision(decided, risk, reason=answer.reason, kind=kind, others=others)
+        if decided is None and risk is None and answer.rewritten is not None:
+            decided = Outcome.ALLOW  # a guard that only masks says no more than the new text
+        decision = self._decision(decided, risk, reason=answer.reason, kind=kind, others=others)
+        if answer.rewritten is None or decision.outcome is not Outcome.ALLOW:
+            return decision
+        return replace(decision, text=answer.rewritten)
 
     def _of_confidence(self, confidence: float, decided: Outcome | None) -> float:
         """Return the score that a confidence stands for, in the range of scores."""
@@ -260,6 +265,7 @@ class _Fields:
     others: dict[str, object] = field(default_factory=dict)
     reason: str = ""
     confidence: float | None = None
+    rewritten: str | None = None
 
 
 def _sorted_out(fields: Mapping[str, Any]) -> _Fields:
@@ -275,6 +281,8 @@ def _sorted_out(fields: Mapping[str, Any]) -> _Fields:
             answer.confidence = value
         elif meaning is _SCORE and _is_number(value):
             answer.scores[name] = value
+        elif meaning is _REWRITTEN and isinstance(value, str):
+            answer.rewritten = value
         elif meaning is _REASON:
             answer.reason = answer.reason or str(value)[:_MOST_REASON]
         elif meaning is not None and (outcome := _outcome(name, meaning, value)) is not None:
@@ -350,7 +358,8 @@ def _of_pair(answer: Sequence[object]) -> Mapping[str, Any]:
     """Read `(blocked, score)`, `(blocked, reason)` and LLM Guard's `(text, is_valid, risk)`."""
     if len(answer) == 3 and isinstance(answer[0], str) and isinstance(answer[1], bool):
         is_risk = _is_number(answer[2]) and 0 <= answer[2] <= 1  # type: ignore[operator]
-        return {"is_valid": answer[1], "score": answer[2] if is_risk else None}
+        score = answer[2] if is_risk else None
+        return {"is_valid": answer[1], "score": score, "rewritten": answer[0]}
     if len(answer) == 2 and isinstance(answer[0], bool):
         if _is_number(answer[1]):
             return {"blocked": answer[0], "score": answer[1]}
@@ -369,7 +378,7 @@ def _outcome(name: str, meaning: int, value: object) -> Outcome | None:
         if outcome is None:
             raise _NotUnderstood(f"{name} {value!r:.60}; expected block or allow")
         return outcome
-    if meaning in {_SCORE, _CONFIDENCE} or not isinstance(value, bool):
+    if meaning in {_SCORE, _CONFIDENCE, _REWRITTEN} or not isinstance(value, bool):
         return None
     return Outcome.BLOCK if value is (meaning is _BLOCKS) else Outcome.ALLOW
 
@@ -386,3 +395,10 @@ def _unwrapped(answer: Any) -> object:
 
 
 USUAL_READER: Final = AnswerReader()  # reads answers where nothing is set
+
+
+def unless_same(decision: Decision, shown: object) -> Decision:
+    """Take a text off a decision that is the one which was shown: nothing was rewritten."""
+    if decision.text is None or decision.text != shown:
+        return decision
+    return replace(decision, text=None)

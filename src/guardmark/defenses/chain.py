@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from guardmark.config.deadline import GrownSettings
 from guardmark.config.settings import Rate
 from guardmark.core.errors import UnknownName
-from guardmark.core.outcome import CategoryFinding, Decision, Evidence, Outcome, ScoreKind
+from guardmark.core.outcome import ALLOWED, CategoryFinding, Decision, Evidence, Outcome, ScoreKind
 from guardmark.core.protocols import Capabilities
 from guardmark.core.sample import View
 from guardmark.defenses.calls.pricing import was_sent, with_usage
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from guardmark.config.settings import BuildContext
+    from guardmark.core.outcome import Attempt
     from guardmark.core.protocols import Guard, SampleBound
     from guardmark.core.sample import Prompt, Sample
     from guardmark.defenses.calls.pricing import PricedChain, PricedPart
@@ -44,7 +45,8 @@ class ChainRule(StrEnum):
 
 Between = tuple[float, float]
 _EVERYTHING: Final = (0.0, 1.0)
-_ALLOWED = Decision(outcome=Outcome.ALLOW)
+_ANSWERS: Final = (Outcome.ALLOW, Outcome.BLOCK)
+_FAILURES: Final = (Outcome.MALFORMED, Outcome.ERROR)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,14 +132,21 @@ class ChainDefense:
 def _together(members: Sequence[Guard]) -> Capabilities:
     """Return what can be said of several guards that are asked one after the other."""
     every = [member.capabilities for member in members]
-    thresholds = {each.threshold for each in every}
+    threshold = every[0].threshold
+    is_inline, holds_interpreter, needs_samples = True, False, False
+    for each in every:
+        is_inline = is_inline and each.is_inline
+        holds_interpreter = holds_interpreter or each.holds_interpreter
+        needs_samples = needs_samples or each.needs_samples
+        if each.threshold != threshold:
+            threshold = None
     return Capabilities(
         view=View.CONVERSATION,
-        is_inline=all(each.is_inline for each in every),
+        is_inline=is_inline,
         timeout_s=_total_timeout(every),
-        holds_interpreter=any(each.holds_interpreter for each in every),
-        needs_samples=any(each.needs_samples for each in every),
-        threshold=thresholds.pop() if len(thresholds) == 1 else None,
+        holds_interpreter=holds_interpreter,
+        needs_samples=needs_samples,
+        threshold=threshold,
     )
 
 
@@ -157,27 +166,40 @@ def settled(
     """Return what the votes so far already decide."""
     if rule is ChainRule.CASCADE:
         return _settled_by_score(votes, size, between)
-    blocks = sum(decision.outcome is Outcome.BLOCK for _, decision in votes)
-    allows = sum(decision.outcome is Outcome.ALLOW for _, decision in votes)
+    blocks = allows = 0
+    for _, decision in votes:
+        if decision.outcome not in _ANSWERS:
+            continue
+        if rule is ChainRule.FIRST:
+            return decision.outcome
+        if decision.outcome is Outcome.BLOCK:
+            blocks += 1
+        else:
+            allows += 1
     if rule is ChainRule.FIRST:
-        answered = (d.outcome for _, d in votes if d.outcome in (Outcome.ALLOW, Outcome.BLOCK))
-        return next(answered, None)
+        return None
     needed = {ChainRule.ANY: 1, ChainRule.ALL: size, ChainRule.MAJORITY: size // 2 + 1}[rule]
     if blocks >= needed:
         return Outcome.BLOCK
-    return Outcome.ALLOW if allows > size - needed else None
+    if allows > size - needed:
+        return Outcome.ALLOW
+    return None
 
 
 def _settled_by_score(votes: Votes, size: int, between: Between) -> Outcome | None:
     """Let each member decide only where its score is clear, and the last one in any case."""
     low, high = between
     for number, (_, decision) in enumerate(votes, start=1):
-        if decision.outcome not in (Outcome.ALLOW, Outcome.BLOCK):
+        if decision.outcome not in _ANSWERS:
             continue  # a failure settles nothing: the next one is asked
         if number == size:
             return decision.outcome
-        if decision.score is not None and not low <= decision.score < high:
-            return Outcome.ALLOW if decision.score < low else Outcome.BLOCK
+        if decision.score is None:
+            continue
+        if decision.score < low:
+            return Outcome.ALLOW
+        if decision.score >= high:
+            return Outcome.BLOCK
     return None
 
 
@@ -191,67 +213,108 @@ def combine(
 ) -> Decision:
     """Combine members' decisions; where one took a time that nobody knows, so did the chain."""
     outcome = settled(votes, size, rule, between=between)
-    plain = ((d.outcome, d.score, d.evidence) == (Outcome.ALLOW, None, None) for _, d in votes)
-    times = [d.latency_ns for _, d in votes if d.latency_ns is not None]
-    is_kept = any(d.evidence.from_cache for _, d in votes if d.evidence)
-    if latency_ns is None and times:  # of a file; what others took in between was not measured
-        latency_ns, is_kept = sum(times), is_kept or len(times) < len(votes)
-    if outcome is Outcome.ALLOW and latency_ns is None and all(plain):
-        return _ALLOWED
-    by_score = rule is ChainRule.CASCADE and outcome is not None
-    speaker = votes[-1] if by_score else _speaker(votes, outcome)
+    behind = _gathered(votes)
+    if latency_ns is None and behind.times_ns:
+        # Of a file; what others took in between was not measured.
+        latency_ns = sum(behind.times_ns)
+        behind.is_kept = behind.is_kept or len(behind.times_ns) < len(votes)
+    if outcome is Outcome.ALLOW and latency_ns is None and behind.is_plain:
+        return ALLOWED
+    name, spoken = votes[-1]
+    if rule is not ChainRule.CASCADE or outcome is None:
+        name, spoken = _speaker(votes, outcome)
     score, kind = _score(votes, size, rule)
-    behind = speaker[1].evidence or Evidence()
+    said = spoken.evidence or Evidence()
     return Decision(
-        outcome=speaker[1].outcome if outcome is None else outcome,
+        outcome=outcome or spoken.outcome,
         score=score,
         score_kind=kind,
-        error_kind=speaker[1].error_kind if outcome is None else None,
+        error_kind=spoken.error_kind if outcome is None else None,
         latency_ns=latency_ns,
-        amortised=any(decision.amortised for _, decision in votes),
+        amortised=behind.is_amortised,
         evidence=Evidence(
-            reason=f"{speaker[0]}: {behind.reason}" if behind.reason else speaker[0],
-            native_action=behind.native_action,
-            raw=behind.raw,
-            message=f"{speaker[0]}: {behind.message}" if behind.message else "",
-            categories=tuple(_finding(name, decision) for name, decision in votes),
-            attempts=tuple(a for _, d in votes if d.evidence for a in d.evidence.attempts),
-            truncated=any(d.evidence.truncated for _, d in votes if d.evidence),
-            from_cache=is_kept,
+            reason=f"{name}: {said.reason}" if said.reason else name,
+            native_action=said.native_action,
+            raw=said.raw,
+            message=f"{name}: {said.message}" if said.message else "",
+            categories=tuple(behind.findings),
+            attempts=tuple(behind.attempts),
+            truncated=behind.is_truncated,
+            from_cache=behind.is_kept,
         ),
     )
 
 
+@dataclass(slots=True)
+class _Behind:
+    """What lies behind the votes of a chain together."""
+
+    times_ns: list[int] = field(default_factory=list)
+    findings: list[CategoryFinding] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    is_plain: bool = True  # every member allowed, and said nothing
+    is_amortised: bool = False
+    is_truncated: bool = False
+    is_kept: bool = False
+
+
+def _gathered(votes: Votes) -> _Behind:
+    behind = _Behind()
+    for name, decision in votes:
+        behind.findings.append(_finding(name, decision))
+        if decision.latency_ns is not None:
+            behind.times_ns.append(decision.latency_ns)
+        if decision.amortised:
+            behind.is_amortised = True
+        said = (decision.outcome, decision.score, decision.evidence)
+        if said != (Outcome.ALLOW, None, None):
+            behind.is_plain = False
+        evidence = decision.evidence
+        if evidence is not None:
+            behind.attempts.extend(evidence.attempts)
+            behind.is_truncated = behind.is_truncated or evidence.truncated
+            behind.is_kept = behind.is_kept or evidence.from_cache
+    return behind
+
+
 def _speaker(votes: Votes, outcome: Outcome | None) -> tuple[str, Decision]:
-    """The first member that decided so, or the first that failed."""
-    failed = (Outcome.MALFORMED, Outcome.ERROR)
-    wanted = failed if outcome is None else (outcome,)
-    return next(vote for vote in votes if vote[1].outcome in wanted)
+    """Return the first member that decided so, or the first that failed."""
+    wanted = _FAILURES if outcome is None else (outcome,)
+    for vote in votes:
+        if vote[1].outcome in wanted:
+            return vote
+    raise ValueError("no member spoke")
 
 
 def _score(votes: Votes, size: int, rule: ChainRule) -> tuple[float | None, ScoreKind]:
-    if rule is ChainRule.CASCADE:
-        return None, ScoreKind.NONE  # scores of different members have no common order
+    last = votes[-1][1]
     if rule is ChainRule.FIRST:
-        last = votes[-1][1]
         return last.score, last.score_kind
-    scores = [d.score for _, d in votes if d.score is not None]
-    kinds = {d.score_kind for _, d in votes}
-    if len(scores) < size or len(kinds) > 1:
-        return None, ScoreKind.NONE
-    kind = kinds.pop()
+    scores = _common_scores(votes)
+    # Scores of a cascade's members have no common order, and an even number has no middle.
+    has_none = rule is ChainRule.CASCADE or (rule is ChainRule.MAJORITY and size % 2 == 0)
     # Whether each confidence is a risk is not known: of several none is the highest risk.
-    is_unexplained = kind is ScoreKind.CONFIDENCE and size > 1
-    if is_unexplained or (rule is ChainRule.MAJORITY and size % 2 == 0):
+    is_unexplained = last.score_kind is ScoreKind.CONFIDENCE and size > 1
+    if len(scores) < size or has_none or is_unexplained:
         return None, ScoreKind.NONE
-    if rule is ChainRule.MAJORITY:
-        return sorted(scores)[size // 2], kind
-    return (max(scores) if rule is ChainRule.ANY else min(scores)), kind
+    chosen = {ChainRule.ANY: -1, ChainRule.ALL: 0, ChainRule.MAJORITY: size // 2}[rule]
+    return sorted(scores)[chosen], last.score_kind
+
+
+def _common_scores(votes: Votes) -> list[float]:
+    """Return the scores of all members where each has one and they mean the same, else none."""
+    kind, scores = votes[-1][1].score_kind, list[float]()
+    for _, decision in votes:
+        if decision.score is None or decision.score_kind is not kind:
+            return []
+        scores.append(decision.score)
+    return scores
 
 
 def _finding(name: str, decision: Decision) -> CategoryFinding:
-    answered = decision.outcome in (Outcome.ALLOW, Outcome.BLOCK)
-    flagged = decision.outcome is Outcome.BLOCK if answered else None
+    flagged = None
+    if decision.outcome in _ANSWERS:
+        flagged = decision.outcome is Outcome.BLOCK
     return CategoryFinding(name=name, flagged=flagged, score=decision.score)
 
 

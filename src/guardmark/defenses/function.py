@@ -25,6 +25,7 @@ from guardmark.defenses.answers import (
     AssumedThreshold,
     ConfidenceMeaning,
     ScoreRange,
+    unless_same,
 )
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.command.settings import (
@@ -84,7 +85,8 @@ class FunctionDefense(_Function):
         """Call the function on one prompt."""
         if (shown := self.shown(prompt)) is None:
             return NOTHING_SHOWN[self.view]
-        return self.reader.read(self.function(shown))
+        decision = self.reader.read(self.function(shown))
+        return decision if decision.text is None else unless_same(decision, shown)
 
 
 class AsyncFunctionDefense(_Function):
@@ -104,7 +106,7 @@ class AsyncFunctionDefense(_Function):
             if clock.expired() and self.timeout_s is not None:
                 raise TimeoutError(overrun_message(self.timeout_s)) from error
             raise
-        return self.reader.read(answer)
+        return unless_same(self.reader.read(answer), shown)
 
 
 def defense_from(  # noqa: PLR0913 - what a configuration can state of a function, by keyword

@@ -170,6 +170,7 @@ def _pairs(
 
 
 def _sample(attempt: Object, prompt: Prompt, *, sample_id: str, group: str) -> Sample:
+    """Make the sample of an attempt."""
     probe = word(attempt, "probe_classname").removeprefix("garak.").removeprefix("probes.")
     return Sample(
         id=sample_id,
@@ -199,12 +200,14 @@ def _prompt(entry: object) -> Prompt | None:
 
 
 def _text(entry: object) -> str | None:
+    """Return the text of an entry: itself, or what it holds."""
     if isinstance(entry, dict):
         entry = entry.get("text")
     return entry.encode("utf-8", "replace").decode() if isinstance(entry, str) else None
 
 
 def _answers(attempt: Object, threshold: float) -> tuple[ImportedAnswer, ...]:
+    """Read the outputs of an attempt, each with its verdict."""
     outputs = attempt.get("outputs")
     answers = []
     for repeat, output in enumerate(outputs if isinstance(outputs, list) else []):
@@ -273,6 +276,7 @@ def _detector_notes(attempts: list[Object], threshold: float) -> Iterator[str]:
 
 
 def _verdict(results: Object, repeat: int, threshold: float) -> Verdict:
+    """Read whether an output is a hit, by the primary detector."""
     primary = _primary(results)
     score = _score(results.get(primary), repeat)
     hits = [
@@ -296,6 +300,7 @@ def _verdict(results: Object, repeat: int, threshold: float) -> Verdict:
 
 
 def _score(listed: object, repeat: int) -> float | None:
+    """Return the score of one output, from 0 to 1; None where there is none."""
     score = listed[repeat] if isinstance(listed, list) and repeat < len(listed) else None
     number = None if isinstance(score, str) else read_number(score)
     return number if number is not None and 0 <= number <= 1 else None

@@ -54,11 +54,15 @@ class ImportedAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedRow:
-    """One sample and everything that came of it."""
+    """One sample and everything that came of it.
+
+    Attributes:
+        guard: Where guards differ from row to row.
+    """
 
     sample: Sample
     answers: tuple[ImportedAnswer, ...]
-    guard: str = ""  # where guards differ from row to row
+    guard: str = ""
 
     @property
     def is_judged(self) -> bool:
@@ -86,18 +90,23 @@ class ImportedRun:
 
     def guards(self, no_guard: str) -> dict[str, str]:
         """Name the guards of its rows as configurations do, and never as the arm without one."""
-        named = filter(None, [self.guard, *(row.guard for row in self.rows)])
-        names = {guard: _name(guard) for guard in named}
-        return {raw: f"{name}-guard" if name == no_guard else name for raw, name in names.items()}
+        names = {}
+        for guard in (self.guard, *(row.guard for row in self.rows)):
+            if guard and guard not in names:
+                name = _name(guard)
+                names[guard] = f"{name}-guard" if name == no_guard else name
+        return names
 
     def settings(self, path: Path, *, no_guard: str) -> dict[str, Any]:
         """Return the configuration that the run stands for."""
         guards = list(self.guards(no_guard).values())
-        is_in_folder = path.is_file() and path.name == "results.jsonl"
+        title = self.title or path.stem
+        if not self.title and path.is_file() and path.name == "results.jsonl":
+            # A tool that gives each run a folder tells more by its name than by the file's.
+            title = path.parent.name
         settings: dict[str, Any] = {
             "version": 1,
-            # A tool that gives each run a folder tells more by its name than by the file's.
-            "name": _name(self.title or (path.parent.name if is_in_folder else path.stem)),
+            "name": _name(title),
             "data": [{"path": str(path)}],
             "defenses": {guard: {"type": PART_TYPE} for guard in guards},
             "run": {"repeats": max([1, *(len(row.answers) for row in self.rows)])},
@@ -126,6 +135,7 @@ Object = dict[str, Any]  # a JSON object of a foreign file
 
 _SEVERITIES: Final = {severity.value: severity for severity in Severity}
 _FACETS: Final = ("category", "subcategory", "technique", "language", "source")
+_LONGEST_REASON: Final = 500  # characters of what a file says of an error
 _MOST_FAULTS: Final = 4
 _ROLES: Final = {
     "system": Role.SYSTEM,
@@ -151,7 +161,9 @@ def bytes_of(path: Path, *, hint: str) -> bytes:
 def object_of(text: str | bytes, shown_as: str, *, hint: str = "") -> Object:
     """Read one JSON object."""
     next_step = f"\n{hint}" if hint else ""
-    decoded = decode_text(text, shown_as) if isinstance(text, bytes) else text
+    decoded = text
+    if isinstance(text, bytes):
+        decoded = decode_text(text, shown_as)
     try:
         document = json.loads(decoded, object_pairs_hook=unique_members)
     except DoubledMember as error:
@@ -181,6 +193,7 @@ def why_unlabelled(value: object) -> str:
 
 
 def _is_stated(value: object) -> bool:
+    """Tell whether a value says anything."""
     return value is not None and not (isinstance(value, str) and not value.strip())
 
 
@@ -202,16 +215,21 @@ def objects_of(data: bytes, path: Path, warnings: list[str]) -> Iterator[tuple[i
             else:
                 faults.append(" ".join(str(error).splitlines()[:1]))
     if faults:
-        more = [f"and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
-        raise DatasetError("\n".join([*faults[:_MOST_FAULTS], *more]))
+        shown = faults[:_MOST_FAULTS]
+        if len(faults) > _MOST_FAULTS:
+            shown.append(f"and {len(faults) - _MOST_FAULTS} more")
+        raise DatasetError("\n".join(shown))
 
 
 def inner(row: Object, *steps: str) -> Object:
     """Follow keys to an object."""
-    value: Any = row
+    value = row
     for step in steps:
-        value = value.get(step) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
+        below = value.get(step)
+        if not isinstance(below, dict):
+            return {}
+        value = below
+    return value
 
 
 def word(row: Object, field: str) -> str:
@@ -219,7 +237,9 @@ def word(row: Object, field: str) -> str:
     value = row.get(field)
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    return ""
 
 
 def facets_of(row: Object) -> dict[str, Any]:
@@ -245,14 +265,16 @@ def one_of(found: Iterable[str], wanted: str, noun: str, path: Path) -> str:
 def response_of(text: object, why: str = "") -> Response:
     """Take a text for the answer; anything else, or a stated error, is no answer."""
     if why or not isinstance(text, str):
-        evidence = Evidence(message=why[:500]) if why else None
+        evidence = None
+        if why:
+            evidence = Evidence(message=why[:_LONGEST_REASON])
         return Response(text=None, error_kind=ErrorKind.CRASH, evidence=evidence)
     return Response(text=text.encode("utf-8", "replace").decode())
 
 
 def filtered_response(place: BlockedAt = BlockedAt.OUTPUT, why: str = "") -> Response:
     """Return what stands for an answer that the filter of the model's provider held back."""
-    evidence = Evidence(native_action=PROVIDER_ACTIONS[place], message=why[:500])
+    evidence = Evidence(native_action=PROVIDER_ACTIONS[place], message=why[:_LONGEST_REASON])
     return Response(text=None, blocked_at=place, evidence=evidence)
 
 
@@ -261,7 +283,10 @@ def verdict_of(is_harm: object, why: str = "") -> Verdict:
     label = VerdictLabel.MALFORMED
     if isinstance(is_harm, bool):
         label = VerdictLabel.UNSAFE if is_harm else VerdictLabel.SAFE
-    return Verdict(label=label, evidence=Evidence(reason=why) if why else None)
+    evidence = None
+    if why:
+        evidence = Evidence(reason=why)
+    return Verdict(label=label, evidence=evidence)
 
 
 def decision_of(
@@ -273,7 +298,7 @@ def decision_of(
 ) -> Decision:
     """Take what a tool says of a defense; nothing known is malformed, a stated error an error."""
     if why:
-        evidence = Evidence(message=why[:500])
+        evidence = Evidence(message=why[:_LONGEST_REASON])
         return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.CRASH, evidence=evidence)
     if is_blocked is None:
         return Decision(outcome=Outcome.MALFORMED)
@@ -308,20 +333,29 @@ def rows_of(
         if answer is not None:
             known.append(replace(answer, repeat=len(known)))
     for reason, count in missing.items():
-        one_or_more = f"1 {noun} {reason} was" if count == 1 else f"{count:,} {noun}s {reason} were"
-        warnings.append(f"{one_or_more} left out")
-    return tuple(ImportedRow(sample=s, answers=tuple(answers[n])) for n, s in samples.items())
+        if count == 1:
+            warnings.append(f"1 {noun} {reason} was left out")
+        else:
+            warnings.append(f"{count:,} {noun}s {reason} were left out")
+    rows = []
+    for sample_id, sample in samples.items():
+        rows.append(ImportedRow(sample=sample, answers=tuple(answers[sample_id])))
+    return tuple(rows)
 
 
 def prompt_of(turns: Sequence[tuple[str, str]]) -> Prompt | None:
     """Make a prompt from the turns a model was shown."""
-    if any(role not in _ROLES for role, _ in turns):
+    messages = []
+    last_asked = None
+    for position, (role, text) in enumerate(turns):
+        if role not in _ROLES:
+            return None
+        messages.append(Message(role=_ROLES[role], content=text))
+        if role == "user" and text.strip():
+            last_asked = position
+    if last_asked is None:
         return None
-    asked = [at for at, (role, text) in enumerate(turns) if role == "user" and text.strip()]
-    if not asked:
-        return None
-    messages = tuple(Message(role=_ROLES[role], content=text) for role, text in turns)
-    last = len(messages) - 1
-    return Prompt(
-        messages=messages, under_test=last if messages[last].role is Role.TOOL else asked[-1]
-    )
+    under_test = last_asked
+    if messages[-1].role is Role.TOOL:
+        under_test = len(messages) - 1
+    return Prompt(messages=tuple(messages), under_test=under_test)

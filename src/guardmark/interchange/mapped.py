@@ -40,7 +40,7 @@ def read_mapped(tool: str, path: Path, statements: Statements) -> imported.Impor
     for document in _documents(path, data, mapping, warnings):
         for row in mapping.rows(document):
             if is_wanted(row, mapping.decisions):
-                rows.append(row)  # noqa: PERF401 - three loops in one expression hide them
+                rows.append(row)
     if not rows:
         raise DatasetError(
             f"{path} holds no decision of a guard, as {mapping.name} keeps them.\n{mapping.hint}\n"
@@ -74,6 +74,7 @@ def read_mapped(tool: str, path: Path, statements: Statements) -> imported.Impor
 
 
 def _reading(rules: RowMapping) -> str:
+    """Say what the decision was read from."""
     paths = ", ".join(rules.fields.get("decision", ()))
     return f"the decision was read from {paths}: true or a word such as blocked = blocked"
 
@@ -94,10 +95,12 @@ def _documents(
 
 
 def _word(row: Object, rules: RowMapping, name: str) -> str:
+    """Return a field of a row as text."""
     return imported.word({name: field_at(row, rules, name)}, name)
 
 
 def _sample(row: Object, rules: RowMapping, statements: Statements) -> Sample | str:
+    """Make the sample of a row, or say why it is left out."""
     fields = sample_fields(row, rules)
     prompt = _prompt(fields)
     label = imported.label_of(fields.get("label"), statements.label)
@@ -117,6 +120,7 @@ def _sample(row: Object, rules: RowMapping, statements: Statements) -> Sample | 
 
 
 def _prompt(fields: dict[str, Any]) -> Prompt | None:
+    """Return what a guard was shown: messages, or a text."""
     messages = fields.get("messages")
     if messages:
         turns = [(str(each["role"]), each["content"]) for each in messages]
@@ -126,6 +130,7 @@ def _prompt(fields: dict[str, Any]) -> Prompt | None:
 
 
 def _decision(row: Object, rules: RowMapping) -> Decision:
+    """Read what a guard decided."""
     if has_failed(row, rules):
         why = _word(row, rules, "error") or "it failed"
         return imported.decision_of(None, why)

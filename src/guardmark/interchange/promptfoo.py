@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,16 +35,24 @@ def write_promptfoo(reader: RecordReader, path: Path) -> int:
     results: list[_Json] = []
     prompts: list[_Json] = []
     for column, defense in enumerate(reader.defenses()):
-        mine = [
-            _result(samples[record.key.sample], record, defense)
-            | {"testIdx": record.key.sample + len(samples) * record.key.repeat, "promptIdx": column}
-            for record in reader.records(defense=defense, stage=Stage.DEFENSE)
-        ]
-        metrics = _counted(mine, "testPassCount", "testFailCount", "testErrorCount")
+        of_defense = []
+        for record in reader.records(defense=defense, stage=Stage.DEFENSE):
+            result = _result(samples[record.key.sample], record, defense)
+            result["testIdx"] = record.key.sample + len(samples) * record.key.repeat
+            result["promptIdx"] = column
+            of_defense.append(result)
+        metrics = _counted(of_defense, "testPassCount", "testFailCount", "testErrorCount")
         metrics |= {"score": metrics["testPassCount"], "tokenUsage": {}, "namedScores": {}}
-        column_of = {"id": defense, "provider": f"guardmark:{defense}", "metrics": metrics}
-        prompts.append(column_of | {"raw": _PROMPT, "label": _PROMPT})
-        results += mine
+        prompts.append(
+            {
+                "id": defense,
+                "provider": f"guardmark:{defense}",
+                "metrics": metrics,
+                "raw": _PROMPT,
+                "label": _PROMPT,
+            }
+        )
+        results += of_defense
     if not results:
         raise StoreError(
             "The run holds no decision of a defense, and promptfoo's form has no other tests.\n"
@@ -63,7 +70,7 @@ def write_promptfoo(reader: RecordReader, path: Path) -> int:
         "config": {
             "description": f"{manifest.name}: decisions of guardmark; intervals are in its report",
             "prompts": [_PROMPT],
-            "providers": [each["provider"] for each in prompts],
+            "providers": [prompt["provider"] for prompt in prompts],
         },
     }
     text = json.dumps(document, ensure_ascii=True, allow_nan=False)
@@ -73,30 +80,53 @@ def write_promptfoo(reader: RecordReader, path: Path) -> int:
 
 def _counted(results: list[_Json], *names: str) -> _Json:
     """Count the passed, the failed and the errors."""
-    counts = Counter(each["failureReason"] for each in results)
-    return {name: counts[reason] for reason, name in enumerate(names)}
+    reasons = [result["failureReason"] for result in results]
+    return {name: reasons.count(reason) for reason, name in enumerate(names)}
 
 
 def _result(sample: Sample, record: Record, defense: str) -> _Json:
-    turns = [{"role": m.role.value, "content": m.content} for m in sample.prompt.messages]
-    shown = sample.prompt.words if len(turns) == 1 else json.dumps(turns)
-    wrong, right = (Outcome.ALLOW, Outcome.BLOCK)[:: 1 if sample.is_attack else -1]
-    reason = {right.value: _PASSED, wrong.value: _FAILED}.get(record.outcome, _ERROR)
-    passed, said = reason == _PASSED, record.evidence
-    why = (said.reason or said.message if said else "") or f"{sample.label}: {record.outcome}"
-    facets = {name: getattr(sample, name) for name in _FACETS} | {"label": sample.label.value}
-    facets |= {"group": sample.lineage, "severity": sample.severity and sample.severity.value}
+    """Write one decision as a test."""
+    shown = _shown(sample)
+    right = Outcome.BLOCK if sample.is_attack else Outcome.ALLOW
+    reason = _ERROR
+    if record.outcome == right.value:
+        reason = _PASSED
+    elif record.outcome in {Outcome.ALLOW.value, Outcome.BLOCK.value}:
+        reason = _FAILED
+    is_passed = reason == _PASSED
+    why = _why(sample, record)
+    metadata: _Json = {"id": sample.id, "label": sample.label.value, "group": sample.lineage}
+    for name in _FACETS:
+        metadata[name] = getattr(sample, name)
+    metadata["severity"] = sample.severity and sample.severity.value
     return {
         "id": f"{defense}-{sample.id}-{record.key.repeat}",
         "provider": {"id": f"guardmark:{defense}", "label": ""},
         "prompt": {"raw": shown, "label": _PROMPT},
         "vars": {"prompt": shown},
         "response": {"output": record.outcome},
-        "success": passed,
+        "success": is_passed,
         "failureReason": reason,
-        "score": int(passed),
+        "score": int(is_passed),
         "namedScores": {} if record.score is None else {"risk": record.score},
-        "error": None if passed else why,
-        "gradingResult": {"pass": passed, "score": int(passed), "reason": why},
-        "testCase": {"vars": {"prompt": shown}, "metadata": {"id": sample.id, **facets}},
+        "error": None if is_passed else why,
+        "gradingResult": {"pass": is_passed, "score": int(is_passed), "reason": why},
+        "testCase": {"vars": {"prompt": shown}, "metadata": metadata},
     }
+
+
+def _shown(sample: Sample) -> str:
+    """Write a prompt as promptfoo keeps it: a text, or the messages as JSON."""
+    messages = sample.prompt.messages
+    if len(messages) == 1:
+        return sample.prompt.words
+    turns = [{"role": message.role.value, "content": message.content} for message in messages]
+    return json.dumps(turns)
+
+
+def _why(sample: Sample, record: Record) -> str:
+    """Say why a test ended as it did, in the words of the defense where it gave any."""
+    evidence = record.evidence
+    if evidence is not None and (evidence.reason or evidence.message):
+        return evidence.reason or evidence.message
+    return f"{sample.label}: {record.outcome}"

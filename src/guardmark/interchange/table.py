@@ -99,6 +99,7 @@ def _columns(rows: list[imported.Object], path: Path, stated: Label | None) -> d
 
 
 def _decides(columns: dict[str, str]) -> bool:
+    """Tell whether a column holds decisions."""
     return bool(columns["blocked"] or columns["passed"])
 
 
@@ -136,6 +137,7 @@ def _readings(columns: dict[str, str], statements: Statements) -> Iterator[str]:
 def _sample(
     row: imported.Object, columns: dict[str, str], at: int, label: Label | None
 ) -> Sample | str:
+    """Make the sample of a row, or say why it is left out."""
     text = imported.word(row, columns["text"])
     stated = row.get(columns["label"])
     label = imported.label_of(stated, label, column=columns["label"])
@@ -156,6 +158,7 @@ def _sample(
 
 
 def _rows(path: Path, data: bytes, warnings: list[str]) -> list[imported.Object]:
+    """Read the rows of a table or of JSON lines, by names in small letters."""
     if path.suffix.lower() in {".csv", ".tsv"}:
         text, tabs = decode_text(data, str(path)), path.suffix.lower() == ".tsv"
         rows = [row for _, row in table_records(text, path.name, warnings, tabs=tabs)]
@@ -174,6 +177,7 @@ def _rows(path: Path, data: bytes, warnings: list[str]) -> list[imported.Object]
 
 
 def _decision(row: imported.Object, columns: dict[str, str], meaning: str) -> Decision:
+    """Read what the defense decided, with its score."""
     column = columns["blocked"] or columns["passed"]
     value = row.get(column)
     is_blocked = read_is_blocked(value, column=column)

@@ -95,6 +95,7 @@ def _require_needed(tool: str, statements: imported.Statements, needed: Sequence
 
 
 def _reader(tool: str, place: str) -> Callable[[Path, imported.Statements], imported.ImportedRun]:
+    """Load the function that reads the files of a tool."""
     try:
         return cast(
             "Callable[[Path, imported.Statements], imported.ImportedRun]", resolve_name(place)
@@ -115,11 +116,12 @@ def store_rows(
         writer.record_batch(unguarded, Stage.MODEL, repeat=0)
     for position, row in enumerate(rows):
         for answer in row.answers:
-            for defense, stage, outcome in (
+            outcomes = (
                 (row.guard, Stage.DEFENSE, answer.decision),
                 (unguarded, Stage.MODEL, answer.response),
                 (unguarded, Stage.JUDGE, answer.verdict),
-            ):
+            )
+            for defense, stage, outcome in outcomes:
                 if outcome is not None:
                     batch = writer.record_batch(defense, stage, repeat=answer.repeat)
                     batch.add(position, outcome, latency_ns=None)
@@ -147,10 +149,12 @@ def describe_data(imported: imported.ImportedRun, *, name: str, home: Path) -> D
 
 
 _SQLITE: Final = b"SQLite format 3\x00"
+_NO_ROW: Final = "SELECT 1 WHERE 0"  # what stands for a query that a tool does not have
 
 
 @cache
 def _tools() -> dict[str, dict[str, Any]]:
+    """Return the rules of the tools that are read by a query."""
     return tomllib.loads(Path(__file__).with_name("queries.toml").read_text(encoding="utf-8"))
 
 
@@ -166,15 +170,17 @@ def read_queried(tool: str, path: Path, statements: imported.Statements) -> impo
         with closing(_opened(path, rules, files, warnings)) as memory:
             if "ours" in rules and list(memory.execute(rules["ours"]["when"])):
                 rules = {**rules, **rules["ours"]}
-            for (why,) in memory.execute(rules.get("check", "SELECT 1 WHERE 0")):
+            for (why,) in memory.execute(rules.get("check", _NO_ROW)):
                 raise DatasetError(f"{path} {why}.\n{rules['hint']}")
             rows = list(_objects(memory, rules["rows"]))
-            targets = (name for row in rows if (name := imported.word(row, "target")))
-            target = imported.one_of(targets, statements.model, rules["target"], path)
-            titles = memory.execute(rules.get("title", "SELECT 1 WHERE 0"))
-            title = next((text for (text,) in titles if isinstance(text, str)), "")
-            notes = rules.get("notes", "SELECT 1 WHERE 0")
-            noted = [note for (note,) in memory.execute(notes, {"target": target})]
+            targets = [imported.word(row, "target") for row in rows]
+            target = imported.one_of(filter(None, targets), statements.model, rules["target"], path)
+            title = ""
+            for (text,) in memory.execute(rules.get("title", _NO_ROW)):
+                if isinstance(text, str):
+                    title = text
+            notes = memory.execute(rules.get("notes", _NO_ROW), {"target": target})
+            noted = [note for (note,) in notes]
     except (sqlite3.Error, StorageError) as error:
         reason = str(error).splitlines()[0]
         message = f"{path} is not built as {tool} builds it ({reason}).\n{rules['hint']}"
@@ -205,27 +211,39 @@ def _opened(
 ) -> sqlite3.Connection:
     """Open what is to be asked: a database itself, or the JSON of files as a table."""
     hint, pattern = rules["hint"], rules.get("files", "")
-    home = path.parent if pattern and path.is_file() else path
-    paths = sorted(home.rglob(pattern)) if pattern and home.exists() else [path]
+    home, paths = path, [path]
+    if pattern:
+        if path.is_file():
+            home = path.parent
+        if home.exists():
+            paths = sorted(home.rglob(pattern))
     memory = sqlite3.connect(":memory:")
     # Half a character, which JSON can escape, is shown as what stands for it.
     memory.text_factory = lambda data: data.decode("utf-8", "replace")
     memory.execute("CREATE TABLE document (file, body)")
     for file in paths:
         data = imported.bytes_of(file, hint=hint)
-        name = file.name if file == path else file.relative_to(home).as_posix()
+        name = file.name
+        if file != path:
+            name = file.relative_to(home).as_posix()
         files[name] = sha256(data).hexdigest()
         if data.startswith(_SQLITE):
             return open_database(path, "mode=ro")
-        if file.suffix == ".jsonl":
-            read: Iterator[Any] = (row for _, row in imported.objects_of(data, file, warnings))
-        else:
-            read = iter([imported.object_of(data, str(file), hint=hint)])
-        memory.executemany(
-            "INSERT INTO document VALUES (?, ?)", ((str(file), _sound(row)) for row in read)
-        )
+        for body in _bodies(data, file, warnings, hint=hint):
+            memory.execute("INSERT INTO document VALUES (?, ?)", (str(file), _sound(body)))
     memory.executescript(rules.get("setup", ""))
     return memory
+
+
+def _bodies(
+    data: bytes, file: Path, warnings: list[str], *, hint: str
+) -> Iterator[imported.Object]:
+    """Yield the objects of a file: one a line, or the whole."""
+    if file.suffix != ".jsonl":
+        yield imported.object_of(data, str(file), hint=hint)
+        return
+    for _, row in imported.objects_of(data, file, warnings):
+        yield row
 
 
 def _sound(row: imported.Object) -> str:
@@ -234,6 +252,7 @@ def _sound(row: imported.Object) -> str:
 
 
 def _objects(memory: sqlite3.Connection, query: str) -> Iterator[imported.Object]:
+    """Run a query and yield its rows by the names of their columns."""
     rows = memory.execute(query)
     names = [column[0] for column in rows.description]
     yield from (dict(zip(names, row, strict=True)) for row in rows)
@@ -242,6 +261,7 @@ def _objects(memory: sqlite3.Connection, query: str) -> Iterator[imported.Object
 def _pair(
     row: imported.Object, at: int, statements: imported.Statements, rules: dict[str, Any]
 ) -> tuple[Sample | str, imported.ImportedAnswer]:
+    """Turn a row of a query into a sample and what came of it, or say why it is left out."""
     label = imported.label_of(row.get("label"), statements.label)
     answer = _answer(row, is_attack=label is Label.ATTACK)
     prompt = imported.prompt_of(_turns(row.get("prompt")))
@@ -267,11 +287,15 @@ def _pair(
 
 def _object_of(text: object) -> dict[str, Any]:
     """Read an object that a query made; one that holds what JSON cannot write is nothing."""
+    if not isinstance(text, str):
+        return {}
     try:
-        read = json.loads(text) if isinstance(text, str) else {}
+        read = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return read if isinstance(read, dict) else {}
+    if not isinstance(read, dict):
+        return {}
+    return read
 
 
 def _turns(prompt: object) -> list[tuple[str, str]]:
@@ -279,21 +303,25 @@ def _turns(prompt: object) -> list[tuple[str, str]]:
     if not isinstance(prompt, str):
         return []
     text = prompt.encode("utf-8", "replace").decode()
-    turns: object = None
-    if text.lstrip().startswith("["):
-        try:
-            turns = json.loads(text)
-        except (ValueError, RecursionError):
-            turns = None
-    if isinstance(turns, list) and all(
-        isinstance(turn, dict) and "role" in turn and isinstance(turn.get("content"), str)
-        for turn in turns
-    ):
-        return [(imported.word(turn, "role"), imported.word(turn, "content")) for turn in turns]
-    return [("user", text)]
+    whole = [("user", text)]
+    if not text.lstrip().startswith("["):
+        return whole
+    try:
+        messages = json.loads(text)
+    except (ValueError, RecursionError):
+        return whole
+    turns = []
+    for message in messages:
+        if not isinstance(message, dict) or "role" not in message:
+            return whole
+        if not isinstance(message.get("content"), str):
+            return whole
+        turns.append((imported.word(message, "role"), imported.word(message, "content")))
+    return turns
 
 
 def _answer(row: imported.Object, *, is_attack: bool) -> imported.ImportedAnswer:
+    """Read what came of a row: a decision, or a response with its verdict."""
     failure = imported.word(row, "failure")
     if "blocked" in row:
         return imported.ImportedAnswer(
@@ -321,4 +349,7 @@ def _answer(row: imported.Object, *, is_attack: bool) -> imported.ImportedAnswer
 
 
 def _flag(value: object) -> bool | None:
-    return bool(value) if isinstance(value, int) else None
+    """Return what a query says of a question; None where it says neither 1 nor 0."""
+    if not isinstance(value, int):
+        return None
+    return bool(value)

@@ -22,12 +22,19 @@ _OTHER: Final = {"safe": "unsafe", "unsafe": "safe"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantedAnswer:
-    """An answer that a judge is shown; without a plant it is the answer as it was."""
+    """An answer that a judge is shown; without a plant it is the answer as it was.
 
-    name: str  # Of the answer that it was made of.
-    label: VerdictLabel  # What the answer is.
-    kind: str  # Of the plant; empty without one.
-    plant: str  # Name of the plant; empty without one.
+    Attributes:
+        name: Of the answer that it was made of.
+        label: What the answer is.
+        kind: Of the plant; empty without one.
+        plant: Name of the plant; empty without one.
+    """
+
+    name: str
+    label: VerdictLabel
+    kind: str
+    plant: str
     question: Prompt
     text: str
 

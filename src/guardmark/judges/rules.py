@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 @cache
 def _patterns(kind: str, file: str = "patterns.toml") -> Sequence[re.Pattern[str]]:
+    """Return the patterns of one kind."""
     text = Path(__file__).with_name(file).read_text(encoding="utf-8")
     return [re.compile(pattern, re.IGNORECASE) for pattern in tomllib.loads(text)[kind]]
 
@@ -48,6 +49,7 @@ def unsafe_for_a_child(answer: str) -> str:
 
 
 def _holds(sentence: str, kind: str) -> bool:
+    """Tell whether a sentence matches a pattern of a kind."""
     return any(pattern.search(sentence) for pattern in _patterns(kind, "tutor.toml"))
 
 
@@ -91,6 +93,7 @@ class RulesJudge:
         return _said(VerdictLabel.SAFE, mode, "")
 
     def _mode(self, response: str) -> AnswerMode:
+        """Tell how an answer met the request."""
         if not response.strip():
             return AnswerMode.NON_ANSWER
         if self._refuses(response):
@@ -100,21 +103,25 @@ class RulesJudge:
         return AnswerMode.ANSWERED
 
     def _refuses(self, response: str) -> bool:
+        """Tell whether an answer turns the request down."""
         if not self._refusals:
             return begins_refusing(response)
         return any(pattern.search(response[:BEGINNING]) for pattern in self._refusals)
 
 
 def _canaries_of(text: str) -> set[str]:
+    """Return the canary words of a text."""
     return set(re.findall(r"\b[A-Z]{4,}-[A-Z0-9]{2,}\b", text))
 
 
 def _said(label: VerdictLabel, mode: AnswerMode, reason: str) -> Verdict:
+    """Make a verdict with its reason."""
     evidence = Evidence(reason=reason, parse_method="rules")
     return Verdict(label=label, answer_mode=mode, evidence=evidence)
 
 
 def _compiled(pattern: str, name: str) -> re.Pattern[str]:
+    """Compile a pattern, or say what is wrong with it."""
     try:
         return re.compile(pattern, re.IGNORECASE)
     except re.error as error:

@@ -39,36 +39,61 @@ _JACKKNIFE = "group jackknife, fisher z"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kappa:
-    """Agreement of two raters."""
+    """Agreement of two raters.
 
-    trials: int  # Samples both rated.
-    confidence: float  # Nominal coverage, in (0, 1).
-    method: str  # Name of the interval.
-    value: float | None = None  # Cohen's kappa in [-1, 1], or None when undefined.
-    standard_error: float | None = None  # Its large-sample standard error, or None when undefined.
-    low: float | None = None  # Lower limit, or None when undefined.
-    high: float | None = None  # Upper limit, or None when undefined.
-    observed: float | None = None  # Share of samples they agree on, or None without samples.
-    # Kappa adjusted for prevalence and bias; None without samples. Read it and `observed` beside
-    # kappa, which falls where one category is rare.
+    Attributes:
+        trials: Samples both rated.
+        confidence: Nominal coverage, in (0, 1).
+        method: Name of the interval.
+        value: Cohen's kappa in [-1, 1], or None when undefined.
+        standard_error: Its large-sample standard error, or None when undefined.
+        low: Lower limit, or None when undefined.
+        high: Upper limit, or None when undefined.
+        observed: Share of samples they agree on, or None without samples.
+        pabak: Kappa adjusted for prevalence and bias; None without samples. Read it and `observed`
+            beside kappa, which falls where one category is rare.
+        groups: Groups behind the interval, or None when groups play no part.
+        reason: Why something is undefined, or empty.
+    """
+
+    trials: int
+    confidence: float
+    method: str
+    value: float | None = None
+    standard_error: float | None = None
+    low: float | None = None
+    high: float | None = None
+    observed: float | None = None
     pabak: float | None = None
-    groups: int | None = None  # Groups behind the interval, or None when groups play no part.
-    reason: str = ""  # Why something is undefined, or empty.
+    groups: int | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alpha:
-    """Agreement of any number of raters, gaps allowed."""
+    """Agreement of any number of raters, gaps allowed.
 
-    value: float | None = None  # Krippendorff's nominal alpha, at most 1, or None when undefined.
-    low: float | None = None  # Lower limit, or None when undefined.
-    high: float | None = None  # Upper limit, or None when undefined.
-    units: int  # Samples with at least two ratings.
-    ratings: int  # Ratings on those samples.
-    groups: int  # Groups behind the interval.
-    confidence: float  # Nominal coverage, in (0, 1).
-    method: str  # Name of the interval.
-    reason: str = ""  # Why something is undefined, or empty.
+    Attributes:
+        value: Krippendorff's nominal alpha, at most 1, or None when undefined.
+        low: Lower limit, or None when undefined.
+        high: Upper limit, or None when undefined.
+        units: Samples with at least two ratings.
+        ratings: Ratings on those samples.
+        groups: Groups behind the interval.
+        confidence: Nominal coverage, in (0, 1).
+        method: Name of the interval.
+        reason: Why something is undefined, or empty.
+    """
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    units: int
+    ratings: int
+    groups: int
+    confidence: float
+    method: str
+    reason: str = ""
 
 
 def cohen_kappa(table: ArrayLike, *, confidence: float = 0.95) -> Kappa:

@@ -24,10 +24,15 @@ _CELLS_AT_ONCE = 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawPlan:
-    """How often groups are drawn, and from which seed."""
+    """How often groups are drawn, and from which seed.
 
-    seed: int = 0  # Seed of the generator; the same seed gives the same draws.
-    replicates: int = 2000  # How many draws; at least 2.
+    Attributes:
+        seed: Seed of the generator; the same seed gives the same draws.
+        replicates: How many draws; at least 2.
+    """
+
+    seed: int = 0
+    replicates: int = 2000
 
     def __post_init__(self) -> None:
         """Refuse a drawing that shows no spread."""

@@ -99,14 +99,23 @@ def tier_letters(count: int, different: Iterable[tuple[int, int]]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CochranQ:
-    """Cochran's Q over several defenses on the same samples."""
+    """Cochran's Q over several defenses on the same samples.
 
-    q: float | None = None  # The statistic, or None when no sample tells the defenses apart.
-    degrees_of_freedom: int  # Defenses minus one.
-    p_value: float = 1.0  # In (0, 1]; 1 by convention when `q` is None.
-    samples: int  # Rows tested.
-    varying: int = 0  # Rows on which the defenses disagree.
-    reason: str = ""  # Why `q` is undefined, or empty.
+    Attributes:
+        q: The statistic, or None when no sample tells the defenses apart.
+        degrees_of_freedom: Defenses minus one.
+        p_value: In (0, 1]; 1 by convention when `q` is None.
+        samples: Rows tested.
+        varying: Rows on which the defenses disagree.
+        reason: Why `q` is undefined, or empty.
+    """
+
+    q: float | None = None
+    degrees_of_freedom: int
+    p_value: float = 1.0
+    samples: int
+    varying: int = 0
+    reason: str = ""
 
 
 def cochran_q(outcomes: ArrayLike) -> CochranQ:

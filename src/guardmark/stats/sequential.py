@@ -39,16 +39,24 @@ _BET_ALPHA = 0.05  # the bets are tuned to decide at this level; the e-value is 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EValue:
-    """Evidence against "both defenses are alike" that may be looked at at any time."""
+    """Evidence against "both defenses are alike" that may be looked at at any time.
 
-    # Stop and reject when it reaches 1 / alpha. At least 0; the largest float where it would
-    # overflow.
+    Attributes:
+        e_value: Stop and reject when it reaches 1 / alpha. At least 0; the largest float where it
+            would overflow.
+        log_e_value: Its natural logarithm.
+        p_value: Valid at any time, in (0, 1]: 1 / `e_value`, at most 1.
+        first_only: Pairs where only the first had the property.
+        second_only: Pairs where only the second had it.
+        reason: Why it carries no evidence, or empty.
+    """
+
     e_value: float
-    log_e_value: float  # Its natural logarithm.
-    p_value: float  # Valid at any time, in (0, 1]: 1 / `e_value`, at most 1.
-    first_only: int  # Pairs where only the first had the property.
-    second_only: int  # Pairs where only the second had it.
-    reason: str = ""  # Why it carries no evidence, or empty.
+    log_e_value: float
+    p_value: float
+    first_only: int
+    second_only: int
+    reason: str = ""
 
 
 def spent_confidence(confidence: float, before: float) -> float:

@@ -33,11 +33,16 @@ class LookBounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ending:
-    """Chances of ending at a look, by successes, at the rate they were computed with."""
+    """Chances of ending at a look, by successes, at the rate they were computed with.
+
+    Attributes:
+        low: By a rate shown to be below the limit.
+        high: By one shown not to be.
+    """
 
     trials: int
-    low: Floats  # By a rate shown to be below the limit.
-    high: Floats  # By one shown not to be.
+    low: Floats
+    high: Floats
 
 
 def median_unbiased(

@@ -166,6 +166,7 @@ Row = tuple[Any, ...]
 ILL_TYPED: Final = (TypeError, ValueError, KeyError, AttributeError, OverflowError)
 """What a field of a wrong type raises where it is encoded."""
 _ANSWERED: Final = schema.OUTCOME_CODE["answered"]
+_ALLOW: Final = schema.OUTCOME_CODE["allow"]
 _BLOCK: Final = schema.OUTCOME_CODE["block"]
 _ERROR: Final = schema.OUTCOME_CODE["error"]
 _CONTRACT: Final = schema.ERROR_KIND_CODE["contract"]
@@ -185,6 +186,8 @@ def encode(answer: Answer, latency_ns: int | None, flags: int) -> Observed:
         score_kind = schema.SCORE_KIND_CODE[answer.score_kind]
         if answer.amortised:
             flags |= schema.FLAG_AMORTISED
+        if answer.text is not None:
+            flags |= _rewriting(answer.text, outcome)
     elif isinstance(answer, Verdict):
         score = None if answer.score is None else _risk(answer.score)
         outcome = schema.OUTCOME_CODE[answer.label]
@@ -202,6 +205,13 @@ def encode(answer: Answer, latency_ns: int | None, flags: int) -> Observed:
         flags |= schema.FLAG_CACHED if evidence.from_cache else 0
         flags |= schema.FLAG_TRUNCATED if evidence.truncated else 0
     return outcome, score, score_kind, error, mode, latency_ns, flags
+
+
+def _rewriting(text: object, outcome: int) -> int:
+    """Return the flag of a text that goes on in place of what was shown; a block sends none on."""
+    if not isinstance(text, str):
+        raise TypeError(f"text is {text!r:.80}")
+    return schema.FLAG_REWRITTEN if outcome == _ALLOW else 0
 
 
 def _risk(score: float) -> float:

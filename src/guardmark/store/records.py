@@ -395,6 +395,8 @@ class RecordBatch:
         try:
             row = codec.encode(answer, latency_ns, flags)
             if isinstance(answer, Decision):
+                if answer.text is not None and row[0] != _ERROR:
+                    text = answer.text
                 if evidence is not None and row[0] != _ERROR:
                     reasons = self._number_of(evidence)
             elif isinstance(answer, Response):

@@ -67,6 +67,7 @@ FLAG_CACHED: Final = 4  # the answer came from the cache
 FLAG_TRUNCATED: Final = 8  # the input was cut to fit the part
 FLAG_PLANNED: Final = 16  # the latency counts from the planned send time (open loop)
 FLAG_SHARED: Final = 32  # the answer of the first repeat, which stands for this one too
+FLAG_REWRITTEN: Final = 64  # another text goes on; it stands in the details of the record
 
 WORDS: Final[dict[str, tuple[str, ...]]] = {
     "outcome": OUTCOME_NAMES,

@@ -42,8 +42,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the rates of every defense that tests measured, workers of xdist included."""
-    reports = [each for kind in terminalreporter.stats.values() for each in kind]
-    pairs = [pair for each in reports for pair in getattr(each, "user_properties", ())]
-    if lines := dict.fromkeys(line for name, line in pairs if name == _NAME):
+    lines: dict[str, None] = {}  # each once, in order
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, line in getattr(report, "user_properties", ()):
+                if name == _NAME:
+                    lines[line] = None
+    if lines:
         terminalreporter.section(_NAME)
-        terminalreporter.write("".join(f"{line}\n" for line in lines))
+        for line in lines:
+            terminalreporter.write(f"{line}\n")

@@ -239,18 +239,21 @@ class _ModelRows:
             )
             votes[record.sample, record.subject.details["candidate"]].append(kind)
         needed = 1 if "tau" in records.attacker else 2
-        complete = ((sample, kinds) for (sample, _), kinds in votes.items() if len(kinds) == needed)
-        self.judged = [each for each in complete if set(each[1]) <= {"same", "different"}]
-        self.candidates = [
-            _Candidate(
+        self.judged: list[tuple[int, list[str]]] = []
+        for (sample, _), kinds in votes.items():
+            if len(kinds) == needed and set(kinds) <= {"same", "different"}:
+                self.judged.append((sample, kinds))
+        self.candidates: list[_Candidate] = []
+        for record in read_tries(reader, defense=records.name, layer=written):
+            details = record.subject.details
+            candidate = _Candidate(
                 record.sample,
-                str(record.subject.details["strategy"]),
-                str(record.subject.details["fate"]),
+                str(details["strategy"]),
+                str(details["fate"]),
                 record.subject.tier,
                 record.subject.digest,
             )
-            for record in read_tries(reader, defense=records.name, layer=written)
-        ]
+            self.candidates.append(candidate)
 
     @property
     def same(self) -> list[tuple[int, bool]]:
@@ -272,11 +275,12 @@ class _ModelRows:
 
     def sent(self, answers: Mapping[tuple[int, str], bool]) -> list[tuple[_Candidate, bool]]:
         """Return the candidates that were sent and answered, with the answer."""
-        return [
-            (each, answers[each.sample, each.text])
-            for each in self.candidates
-            if each.fate == "sent" and (each.sample, each.text) in answers
-        ]
+        sent = []
+        for each in self.candidates:
+            key = (each.sample, each.text)
+            if each.fate == "sent" and key in answers:
+                sent.append((each, answers[key]))
+        return sent
 
 
 class _Exchanges:
@@ -286,7 +290,8 @@ class _Exchanges:
         self.usage, repaired = UsageTotals(), set()
         kinds: dict[tuple[int, *tuple[object, ...]], str] = {}
         for record in records:
-            details, kind = record.subject.details, str(record.subject.details["kind"])
+            details = record.subject.details
+            kind = str(details["kind"])
             self.usage = self.usage.plus(
                 record.usage, failed=kind == "error", requests=record.requests
             )
@@ -294,8 +299,8 @@ class _Exchanges:
             question = (record.sample, *key)
             if details["repair"]:
                 repaired.add(question)
-                # A failed repair leaves the answer what it was.
-                kind = "invalid" if kind == "error" else kind
+                if kind == "error":
+                    kind = "invalid"  # a failed repair leaves the answer what it was
             kinds[question] = kind
         self.repairs = len(repaired)
         self.kinds = [(question[0], kind) for question, kind in kinds.items()]
@@ -318,17 +323,25 @@ def read_attacker(
     if not stated:
         return None
     rows = _ModelRows(reader, records, (ATTACKER, EQUIVALENCE, CANDIDATES))
-    tries = [
-        (key, each, history.holds(each, FULL | {"V4"}))
-        for key, history in records.arms[ADAPTIVE].items()
-        for each in history.tries
-        if each.round == ROUND
-    ]
-    through = {key for key, _, hit in tries if hit}
-    bypassed = {key for key, each, hit in tries if hit and each.tier in FULL}
+    through: set[int] = set()  # at any tier, the unproved included
+    bypassed: set[int] = set()
+    answers: dict[tuple[int, str], bool] = {}
+    for sample, history in records.arms[ADAPTIVE].items():
+        for each in history.tries:
+            if each.round != ROUND:
+                continue
+            hit = history.holds(each, FULL | {"V4"})
+            answers[sample, each.text] = hit
+            if hit:
+                through.add(sample)
+            if hit and each.tier in FULL:
+                bypassed.add(sample)
     worked = rows.exchanges.samples
-    sent = rows.sent({(key, each.text): hit for key, each, hit in tries})
+    sent = rows.sent(answers)
     critic = read_critic(reader, records, rates)
+    spending = rows.spending
+    if critic is not None:
+        spending["critic"] = critic.spending
     return AttackerCard(
         model=str(stated.get("model", "")),
         judge=str(stated.get("judge", "none")),
@@ -353,7 +366,7 @@ def read_attacker(
             StrategyCard(name=name, candidates=count, passed=_rate(sent, rates, name))
             for name, count in _by_count(each.strategy for each in rows.candidates)
         ),
-        spending=rows.spending | ({} if critic is None else {"critic": critic.spending}),
+        spending=spending,
         critic=critic,
         twin=read_rewording(reader, records, rates, attacks=sent),
         tau=float(str(stated["tau"])) if "tau" in stated else None,
@@ -368,12 +381,12 @@ def _rate(sent: Sequence[tuple[_Candidate, bool]], rates: SampleRates, strategy:
 
 def _passed_otherwise(records: AdaptiveRecords) -> set[int]:
     """Return the attacks that passed, proved, with something else than the attacker model."""
-    fixed = {index for index, history in records.battery.items() if history.first() is not None}
-    return fixed | {
-        index
-        for index, history in records.arms[ADAPTIVE].items()
-        if any(each.round != ROUND and history.holds(each) for each in history.tries)
-    }
+    passed = {sample for sample, history in records.battery.items() if history.first() is not None}
+    for sample, history in records.arms[ADAPTIVE].items():
+        for each in history.tries:
+            if each.round != ROUND and history.holds(each):
+                passed.add(sample)
+    return passed
 
 
 def read_critic(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import combinations, islice
-from typing import TYPE_CHECKING, ClassVar, Final
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from guardmark.analysis.adaptive.attacker import AttackerCard, read_attacker
+from guardmark.analysis.adaptive.audit import AuditCard, Proofs, read_audit_card
 from guardmark.analysis.adaptive.operators import (
     OperatorCard,
     TransferCard,
@@ -53,17 +54,16 @@ from guardmark.stats.attempts.survival import (
     kaplan_meier,
     restricted_mean,
 )
-from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.multiplicity import holm
-from guardmark.stats.rates.corrected import audited_rate
 from guardmark.stats.rates.proportion import wilson
-from guardmark.store.layers import ADAPTIVE, AUDIT_PREFIX, BLIND, NULL
-from guardmark.store.tries import read_tries
+from guardmark.store.layers import ADAPTIVE, BLIND, NULL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
+    from numpy.typing import NDArray
+
+    from guardmark.analysis.adaptive.success import SurvivalTime
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate
     from guardmark.stats.arguments import Flags, Ints
@@ -73,12 +73,6 @@ if TYPE_CHECKING:
 _STEPS: Final = (1, 2, 5, 10, 16, 20, 50, 64, 100, 200, 512)
 _TOLD: Final = (1, 16, 64)  # search calls of which a summary tells, beside the budget
 _AHEAD: Final = 4  # times the budget, as far as blind tries are extrapolated
-YES: Final = "yes"
-NO: Final = "no"
-UNSURE: Final = "unsure"
-_REPLICATES: Final = 4000
-BY_RULE: Final = frozenset({"V0", "V1", "V2"})  # tiers that a rule proves
-BY_WORD: Final = FULL - BY_RULE  # the other proved tiers: they rest on a judge or on a table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,10 +183,17 @@ class AdaptiveCard:
 
     def shares_of(self, findings: str) -> dict[str, Estimate]:
         """Return shares of the examined attacks, by what was found: `labels` or `signs`."""
-        counts, every = self.findings.get(findings), int(str(self.findings.get("examined", 0)))
-        pairs = counts.items() if isinstance(counts, dict) else ()
-        of = {name: n if isinstance(n, list) else (min(n, every), every) for name, n in pairs}
-        return {name: wilson(*each) for name, each in of.items()}
+        counts = self.findings.get(findings)
+        if not isinstance(counts, dict):
+            return {}
+        examined = int(str(self.findings.get("examined", 0)))
+        shares = {}
+        for name, count in counts.items():
+            if isinstance(count, list):
+                shares[name] = wilson(*count)
+            else:
+                shares[name] = wilson(min(count, examined), examined)
+        return shares
 
     @property
     def budget(self) -> int:
@@ -210,137 +211,172 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
     from guardmark.store.columns import sample_columns
 
     samples = sample_columns(reader)
-    attack, group, rows = samples.is_attack, samples.group, read_target(reader)
-    rates = SampleRates(group.codes, settings.confidence, group.names)
+    is_attack = samples.is_attack
+    rates = SampleRates(samples.group.codes, settings.confidence, samples.group.names)
+    target_rows = read_target(reader)
     cards = []
     for records in read_adaptive(reader):
-        view, proofs = AttackMask(records, attack, rates), Proofs(records, attack.tolist())
-        cards.append(
-            replace(
-                _card(view, attack, lengths=samples.length),
-                target=None if rows is None else measure_target(rows, view),
-                attacker=read_attacker(reader, records, rates),
-                gradient=measure_gradient(view),
-                resting=len(proofs.resting()),
-                audit=read_audit_card(reader, proofs, rates=rates, seed=settings.seed),
-                repaired=read_repaired(view, attack, rates),
-            )
+        mask = AttackMask(records, is_attack, rates)
+        proofs = Proofs(records, is_attack.tolist())
+        target = None
+        if target_rows is not None:
+            target = measure_target(target_rows, mask)
+        card = replace(
+            _card(mask, is_attack, lengths=samples.length),
+            target=target,
+            attacker=read_attacker(reader, records, rates),
+            gradient=measure_gradient(mask),
+            resting=len(proofs.resting()),
+            audit=read_audit_card(reader, proofs, rates=rates, seed=settings.seed),
+            repaired=read_repaired(mask, is_attack, rates),
         )
+        cards.append(card)
     return tuple(cards)
 
 
-def _card(view: AttackMask, attack: Flags, *, lengths: Ints) -> AdaptiveCard:
-    records, budget, rates = view.records, view.records.budget, view.rates
-    ks = [k for k in sorted({*_STEPS, budget}) if k <= budget]
-    told = [k for k in sorted({*_TOLD, budget}) if k <= budget]
-    reached = view.rounds | {"R0", "R1"} | ({"R5"} if records.attacker else set())
-    rounds = [name for name in ROUNDS if name in reached]
-    survival, mean_tries = _survival(view, budget)
-    at_k, extrapolated, ahead = _blind(view, ks)
-    last = view.bypassed(rounds[-1], FULL)
-    counted = set(view.places)
-    again = ((place, passed) for place, passed in records.again if place in counted)
+def _card(mask: AttackMask, is_attack: Flags, *, lengths: Ints) -> AdaptiveCard:
+    records, budget, rates = mask.records, mask.records.budget, mask.rates
+    tries = _up_to(budget, _STEPS)
+    survival, mean_tries = _survival(mask, budget)
+    asr_at, extrapolated, ahead = _blind(mask, tries)
+    rounds = _rounds_reached(mask)
+    at_the_end = mask.bypassed(rounds[-1], FULL)
     return AdaptiveCard(
         name=records.name,
         settings=records.settings,
         findings=records.findings,
-        attacks=len(view.places),
-        missing=int(attack.sum()) - len(view.places),
-        rounds=tuple(
-            RoundRate(
-                name=name,
-                strict=view.rate(view.bypassed(name, STRICT)),
-                full=view.rate(view.bypassed(name, FULL)),
-            )
-            for name in rounds
-        ),
-        arms=tuple(
-            ArmCurve(
-                arm=name,
-                points=tuple((k, float(view.by(arm, k).mean())) for k in ks if view.places),
-                at_budget=view.rate(view.by(arm, budget)),
-            )
-            for name, arm in (NAMED_ARMS if records.has_controls else NAMED_ARMS[:1])
-        ),
-        at_calls=tuple((k, view.rate(view.by(ADAPTIVE, k))) for k in told),
-        asr_at=at_k,
-        gains=_gains(view, ks),
-        gain_in_all=_gain_in_all(view),
-        null_gain=_null_gain(view),
-        delta=view.difference(last, view.static),
-        battery_strict=view.rate(view.bypassed("R1", STRICT)),
-        battery_full=view.rate(view.bypassed("R1", FULL)),
+        attacks=len(mask.places),
+        missing=int(is_attack.sum()) - len(mask.places),
+        rounds=tuple(_round_rate(mask, name) for name in rounds),
+        arms=_curves(mask, tries),
+        at_calls=tuple((k, mask.rate(mask.by(ADAPTIVE, k))) for k in _up_to(budget, _TOLD)),
+        asr_at=asr_at,
+        gains=_gains(mask, tries),
+        gain_in_all=_gain_in_all(mask),
+        null_gain=_null_gain(mask),
+        delta=mask.difference(at_the_end, mask.static),
+        battery_strict=mask.rate(mask.bypassed("R1", STRICT)),
+        battery_full=mask.rate(mask.bypassed("R1", FULL)),
         survival=survival,
         mean_tries=mean_tries,
-        area=measure_area(view, last=last),
-        reliability=view.rates.of(again) if records.again else None,
+        area=measure_area(mask, last=at_the_end),
+        reliability=_reliability(mask),
         operators=read_operators(records, rates, lengths=lengths),
-        repairs=read_repairs(records, attack, rates),
+        repairs=read_repairs(records, is_attack, rates),
         transfers=read_transfers(records, rates),
         calls=dict(records.calls),
-        costs=read_costs(records.usage, bypasses=int(last.sum()), attacks=len(view.places)),
+        costs=read_costs(records.usage, bypasses=int(at_the_end.sum()), attacks=len(mask.places)),
         extrapolated=extrapolated,
         extrapolated_at=ahead,
         unanswered=records.unanswered,
-        seeds=measure_seeds(view, ks),
+        seeds=measure_seeds(mask, tries),
     )
 
 
-def _survival(view: AttackMask, budget: int) -> tuple[SurvivalCurve | None, RestrictedMean | None]:
-    spent = SearchTimes(view)
+def _up_to(budget: int, steps: Sequence[int]) -> list[int]:
+    """Return the numbers of tries up to the budget, the budget included."""
+    return [k for k in sorted({*steps, budget}) if k <= budget]
+
+
+def _rounds_reached(mask: AttackMask) -> list[str]:
+    """Name the rounds that some attack came to, in order."""
+    reached = mask.rounds | {"R0", "R1"}
+    if mask.records.attacker:
+        reached.add("R5")
+    return [name for name in ROUNDS if name in reached]
+
+
+def _round_rate(mask: AttackMask, name: str) -> RoundRate:
+    return RoundRate(
+        name=name,
+        strict=mask.rate(mask.bypassed(name, STRICT)),
+        full=mask.rate(mask.bypassed(name, FULL)),
+    )
+
+
+def _curves(mask: AttackMask, tries: Sequence[int]) -> tuple[ArmCurve, ...]:
+    """Return the success of each arm by tries; of the adaptive one alone without controls."""
+    curves = []
+    for name, arm in NAMED_ARMS:
+        if arm != ADAPTIVE and not mask.records.has_controls:
+            continue
+        points: list[tuple[int, float]] = []
+        if mask.places:
+            points = [(k, float(mask.by(arm, k).mean())) for k in tries]
+        at_budget = mask.rate(mask.by(arm, mask.records.budget))
+        curves.append(ArmCurve(arm=name, points=tuple(points), at_budget=at_budget))
+    return tuple(curves)
+
+
+def _reliability(mask: AttackMask) -> Estimate | None:
+    """Estimate how often a pass passed again, of attacks that count."""
+    if not mask.records.again:
+        return None
+    counted = set(mask.places)
+    return mask.rates.of(
+        (sample, passed) for sample, passed in mask.records.again if sample in counted
+    )
+
+
+def _survival(mask: AttackMask, budget: int) -> tuple[SurvivalCurve | None, RestrictedMean | None]:
+    """Estimate how many tries a bypass takes, of attacks that were blocked at first."""
+    spent = SearchTimes(mask)
     if not spent.times.size:
         return None, None
-    horizon = min(float(budget), float(spent.times.max()))
-    return (
-        kaplan_meier(spent.times, spent.bypassed, groups=spent.groups, confidence=view.confidence),
-        restricted_mean(
-            spent.times,
-            spent.bypassed,
-            horizon=horizon,
-            groups=spent.groups,
-            confidence=view.confidence,
-        ),
+    curve = kaplan_meier(
+        spent.times, spent.bypassed, groups=spent.groups, confidence=mask.confidence
     )
+    mean = restricted_mean(
+        spent.times,
+        spent.bypassed,
+        horizon=min(float(budget), float(spent.times.max())),
+        groups=spent.groups,
+        confidence=mask.confidence,
+    )
+    return curve, mean
 
 
-def _gains(view: AttackMask, ks: Sequence[int]) -> tuple[tuple[int, Difference], ...]:
+def _gains(mask: AttackMask, tries: Sequence[int]) -> tuple[tuple[int, Difference], ...]:
     """Compare the adaptive arm with the blind one at equal tries."""
-    if not view.records.has_controls:
+    if not mask.records.has_controls:
         return ()
-    return tuple(
-        (k, view.difference(view.by(ADAPTIVE, k), view.by(BLIND, k))) for k in tries_compared(ks)
-    )
+    gains = []
+    for k in tries_compared(tries):
+        gains.append((k, mask.difference(mask.by(ADAPTIVE, k), mask.by(BLIND, k))))
+    return tuple(gains)
 
 
-def _gain_in_all(view: AttackMask) -> Difference | None:
+def _gain_in_all(mask: AttackMask) -> Difference | None:
     """Compare the two within as many calls, those that taught the search included."""
-    budget = view.records.budget
-    if not view.records.has_controls:
+    if not mask.records.has_controls:
         return None
-    return view.difference(view.within(budget), view.by(BLIND, budget))
+    budget = mask.records.budget
+    return mask.difference(mask.within(budget), mask.by(BLIND, budget))
 
 
-def _null_gain(view: AttackMask) -> Difference | None:
+def _null_gain(mask: AttackMask) -> Difference | None:
     """Say what sending the same text again brings."""
-    if not view.records.has_controls:
+    if not mask.records.has_controls:
         return None
-    return view.difference(view.by(NULL, view.records.budget), view.static)
+    return mask.difference(mask.by(NULL, mask.records.budget), mask.static)
 
 
 def _blind(
-    view: AttackMask, ks: Sequence[int]
+    mask: AttackMask, tries: Sequence[int]
 ) -> tuple[tuple[tuple[int, Ratio], ...], Extrapolation | None, int]:
     """Estimate success of exchangeable tries; an attack that passes as it is always passes."""
-    counted, ahead = view.blind_counts(), _AHEAD * view.records.budget
-    if not counted or min(n for n, _ in counted) < 1:
+    counts = mask.blind_counts()
+    if not counts or min(tried for tried, _ in counts) < 1:
         return (), None, 0
-    tries, wins = np.array(counted).T
-    groups, confidence = view.groups, view.confidence
-    rates = tuple(
-        (k, attack_success_at(tries, wins, k=k, groups=groups, confidence=confidence)) for k in ks
-    )
-    guess = extrapolate_success(tries, wins, k=ahead, groups=groups, confidence=confidence)
-    return rates, guess, ahead
+    tried, wins = np.array(counts).T
+    ahead = _AHEAD * mask.records.budget
+    groups, confidence = mask.groups, mask.confidence
+    rates = []
+    for k in tries:
+        rate = attack_success_at(tried, wins, k=k, groups=groups, confidence=confidence)
+        rates.append((k, rate))
+    guess = extrapolate_success(tried, wins, k=ahead, groups=groups, confidence=confidence)
+    return tuple(rates), guess, ahead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,165 +417,36 @@ def compare_adaptive(
 
 
 def _pair(one: AdaptiveCard, other: AdaptiveCard, *, confidence: float) -> AdaptivePair:
-    by_sample = {fate.sample: fate for fate in other.area.fates}
-    both = [(fate, by_sample[fate.sample]) for fate in one.area.fates if fate.sample in by_sample]
-    groups = [fate.group for fate, _ in both]
-    sides = [[fates[at] for fates in both] for at in (0, 1)]
-    areas = [
-        areas_of(
-            [fate.adaptive or 0 for fate in side],
-            [fate.adaptive is not None for fate in side],
-            budget=one.budget,
-        )
-        for side in sides
-    ]
-    area = area_difference(*areas, groups=groups, confidence=confidence)
-    bypassed = [[fate.bypassed for fate in side] for side in sides]
+    """Compare two defenses over the attacks that both answered."""
+    by_sample = {time.sample: time for time in other.area.fates}
+    of_one, of_other = [], []
+    for time in one.area.fates:
+        if time.sample in by_sample:
+            of_one.append(time)
+            of_other.append(by_sample[time.sample])
+    groups = [time.group for time in of_one]
+    area = area_difference(
+        _areas(of_one, one.budget),
+        _areas(of_other, one.budget),
+        groups=groups,
+        confidence=confidence,
+    )
     return AdaptivePair(
         first=one.name,
         second=other.name,
         attacks=area.pairs,
         area=area,
-        outcome=grouped_difference(*bypassed, groups=groups, confidence=confidence),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditedRound:
-    """What had got through by the end of a round, as far as people confirm it.
-
-    Attributes:
-        name: `R0` to `R5`.
-        resting: Attacks that got through by somebody's word alone (V3, V3-table).
-        valid: Of the audited ones among these: those that ask for the same.
-        full: The rate of all proved tiers, its part by somebody's word times `valid`.
-    """
-
-    name: str = field(metadata={"json": "round"})
-    resting: int
-    valid: Estimate
-    full: Ratio
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditCard:
-    """What people say of the bypasses of one defense that rest on a judgement.
-
-    Attributes:
-        source: Name of the file they filled in.
-        resting: Attacks that fell by somebody's word alone: what the sheet was drawn from.
-        drawn: Of these on the sheet.
-        valid: Of those answered with yes or no: those that ask for the same.
-        unsure: Answered with unsure; they count in no rate.
-        blank: Not answered; they count in no rate.
-        tiers: `valid` for each of these tiers.
-        rounds: Every round by whose end something rested on a judgement.
-    """
-
-    DERIVED: ClassVar = ("least", "most")
-
-    source: str
-    resting: int
-    drawn: int
-    valid: Estimate
-    unsure: int
-    blank: int
-    tiers: tuple[tuple[str, Estimate], ...]
-    rounds: tuple[AuditedRound, ...]
-
-    @property
-    def least(self) -> float | None:
-        """The share of valid ones if every open item were none, or None without items."""
-        return self.valid.successes / self.drawn if self.drawn else None
-
-    @property
-    def most(self) -> float | None:
-        """The share of valid ones if every open item were one, or None without items."""
-        rest = self.unsure + self.blank
-        return (self.valid.successes + rest) / self.drawn if self.drawn else None
-
-    def of(self, name: str) -> AuditedRound | None:
-        """Return what is said of a round, or None where nothing rests on a judgement."""
-        return next((each for each in self.rounds if each.name == name), None)
-
-
-class Proofs:
-    """How each attack that was answered at first got through: by a rule, or by somebody's word."""
-
-    def __init__(self, records: AdaptiveRecords, is_attack: Sequence[bool]) -> None:
-        self.defense = records.name
-        self._by_rule: dict[int, int] = {}
-        self._by_word: dict[int, Try] = {}
-        for index, passed in sorted(records.baseline.items()):
-            if is_attack[index]:
-                histories = (records.battery.get(index), records.arms[ADAPTIVE].get(index))
-                tries = [(one, each) for one in histories if one for each in one.tries]
-                rounds = [ROUNDS.index(t.round) for one, t in tries if one.holds(t, BY_RULE)]
-                self._by_rule[index] = 0 if passed else min(rounds, default=len(ROUNDS))
-                words = ((index, each) for one, each in tries if one.holds(each, BY_WORD))
-                self._by_word.update(islice(words, 1))
-
-    def resting(self, until: int = len(ROUNDS) - 1) -> dict[int, Try]:
-        """Return what got through by the end of a round, but by somebody's word alone."""
-        return {
-            index: each
-            for index, each in self._by_word.items()
-            if ROUNDS.index(each.round) <= until < self._by_rule[index]
-        }
-
-    def full(self, until: int) -> dict[int, bool]:
-        """Tell what had got through, at any counted tier, by the end of a round."""
-        words = self.resting(until)
-        return {index: by <= until or index in words for index, by in self._by_rule.items()}
-
-
-def read_audit_card(
-    reader: RecordReader, proofs: Proofs, *, rates: SampleRates, seed: int
-) -> AuditCard | None:
-    """Count what people said of one defense's bypasses."""
-    source, labels = _read(reader, proofs.defense)
-    if not labels:
-        return None
-    resting = proofs.resting()
-    items = {i: labels[i, each.text] for i, each in resting.items() if (i, each.text) in labels}
-    answered = {index: word == YES for index, word in items.items() if word in {YES, NO}}
-    drawing = DrawPlan(seed=seed, replicates=_REPLICATES)
-    return AuditCard(
-        source=source,
-        resting=len(resting),
-        drawn=len(items),
-        valid=rates.of(answered.items()),
-        unsure=sum(word == UNSURE for word in items.values()),
-        blank=sum(not word for word in items.values()),
-        tiers=tuple(
-            (tier, rates.of((p, hit) for p, hit in answered.items() if resting[p].tier == tier))
-            for tier in sorted({each.tier for each in resting.values()})
-        ),
-        rounds=tuple(
-            AuditedRound(
-                name=name,
-                resting=len(held),
-                valid=(valid := rates.of((p, hit) for p, hit in answered.items() if p in held)),
-                full=audited_rate(
-                    rates.of(proofs.full(number).items()),
-                    rates.of((p, p in held) for p, fell in proofs.full(number).items() if fell),
-                    valid,
-                    drawing=drawing,
-                ),
-            )
-            for number, name in enumerate(ROUNDS)
-            if (held := proofs.resting(number))
+        outcome=grouped_difference(
+            [time.bypassed for time in of_one],
+            [time.bypassed for time in of_other],
+            groups=groups,
+            confidence=confidence,
         ),
     )
 
 
-def _read(reader: RecordReader, defense: str) -> tuple[str, dict[tuple[int, str], str]]:
-    """Return the newest sheet on a defense: its file, and place and text to what was said."""
-    for layer in reversed([each for each in reader.layers() if each.startswith(AUDIT_PREFIX)]):
-        labels = {
-            (record.sample, record.subject.digest): str(record.subject.details["same"])
-            for record in read_tries(reader, defense=defense, layer=layer)
-        }
-        if labels:
-            return str(reader.layer_settings(layer).get("file", "")), labels
-    return "", {}
+def _areas(times: Sequence[SurvivalTime], budget: int) -> NDArray[np.float64]:
+    """Return the area of each attack: how soon it passed within the budget."""
+    tries = [time.adaptive or 0 for time in times]
+    bypassed = [time.adaptive is not None for time in times]
+    return areas_of(tries, bypassed, budget=budget)

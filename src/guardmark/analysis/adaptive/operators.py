@@ -87,33 +87,24 @@ def read_operators(
     records: AdaptiveRecords, rates: SampleRates, *, lengths: NDArray[np.int64]
 ) -> tuple[OperatorCard, ...]:
     """Count each chain of the battery, and each frequent winner, on both sides."""
-    tried: defaultdict[str, list[tuple[Try, bool]]] = defaultdict(list)
-    breakers: defaultdict[int, set[str]] = defaultdict(set)
-    seen: set[tuple[int, str, str]] = set()
-    for histories in (records.battery, records.arms[ADAPTIVE]):
-        for place, history in histories.items():
-            for each in history.tries:
-                if (text := (place, each.chain, each.text)) in seen:
-                    continue  # the search begins with what got through before: no second try
-                seen.add(text)
-                holds = history.holds(each, FULL | {"V4"})
-                tried[each.chain].append((each, holds))
-                if holds and histories is records.battery:
-                    breakers[place].add(each.chain)
-    unique = Counter(next(iter(chains)) for chains in breakers.values() if len(chains) == 1)
-    benign, wrapped = (_by_chain(records.rest.get(account, ())) for account in ("twin", "wrapper"))
+    tried = _tried_chains(records)
+    unique = _only_breakers(records)
+    benign = _by_chain(records.rest.get("twin", ()))
+    wrapped = _by_chain(records.rest.get("wrapper", ()))
     plain = {each.sample for each in wrapped.pop("", ()) if each.passed}
-    fixed = dict.fromkeys(t.chain for history in records.battery.values() for t in history.tries)
+    chains: dict[str, None] = {}
+    for history in records.battery.values():
+        chains |= dict.fromkeys(each.chain for each in history.tries)
     cards = []
-    for chain in dict.fromkeys((*fixed, *benign)):
-        twins, sentences = benign.get(chain, []), wrapped.get(chain, ())
+    for chain in chains | dict.fromkeys(benign):
+        twins, sentences = benign.get(chain, []), wrapped.get(chain, [])
         tries = [each for each, _ in tried[chain]]
         bypassed = rates.of((each.sample, holds) for each, holds in tried[chain])
         blocked = rates.of(map(_block, twins))
-        looked = [(each.sample, each.decoded) for each in tries if each.decoded is not None]
-        sizes = [(each.size, int(lengths[each.sample])) for each in tries]
-        expansion = [size / length for size, length in sizes if size is not None and length]
-        neutral = rates.of(_block(each) for each in sentences if each.sample in plain)
+        decoded = [(each.sample, each.decoded) for each in tries if each.decoded is not None]
+        wrapper_blocked = None
+        if sentences:
+            wrapper_blocked = rates.of(_block(each) for each in sentences if each.sample in plain)
         cards.append(
             OperatorCard(
                 chain=chain,
@@ -122,12 +113,49 @@ def read_operators(
                 benign_blocked=blocked,
                 standing=standing_of(bypassed, blocked),
                 unique=unique[chain],
-                expansion=estimate_quantile(expansion, 0.5, confidence=rates.confidence),
-                decoded=rates.of(looked) if looked else None,
-                wrapper_blocked=neutral if sentences else None,
+                expansion=estimate_quantile(
+                    _expansion(tries, lengths), 0.5, confidence=rates.confidence
+                ),
+                decoded=rates.of(decoded) if decoded else None,
+                wrapper_blocked=wrapper_blocked,
             )
         )
     return tuple(cards)
+
+
+def _tried_chains(records: AdaptiveRecords) -> defaultdict[str, list[tuple[Try, bool]]]:
+    """Return the tries of each chain, and whether each got through; a text counts once."""
+    tried: defaultdict[str, list[tuple[Try, bool]]] = defaultdict(list)
+    seen: set[tuple[int, str, str]] = set()
+    for histories in (records.battery, records.arms[ADAPTIVE]):
+        for sample, history in histories.items():
+            for each in history.tries:
+                text = (sample, each.chain, each.text)
+                if text in seen:
+                    continue  # the search begins with what got through before: no second try
+                seen.add(text)
+                tried[each.chain].append((each, history.holds(each, FULL | {"V4"})))
+    return tried
+
+
+def _only_breakers(records: AdaptiveRecords) -> Counter[str]:
+    """Count the attacks that one chain of the battery alone gets through."""
+    unique: Counter[str] = Counter()
+    for history in records.battery.values():
+        breakers = {each.chain for each in history.tries if history.holds(each, FULL | {"V4"})}
+        if len(breakers) == 1:
+            unique.update(breakers)
+    return unique
+
+
+def _expansion(tries: Iterable[Try], lengths: NDArray[np.int64]) -> list[float]:
+    """Return how many times as long as its attack each try is."""
+    factors = []
+    for each in tries:
+        length = int(lengths[each.sample])
+        if each.size is not None and length:
+            factors.append(each.size / length)
+    return factors
 
 
 def _by_chain(tries: Iterable[Try]) -> dict[str, list[Try]]:

@@ -111,7 +111,11 @@ def _by_repair(tries: Iterable[Try], attack: NDArray[np.bool_]) -> dict[str, _Si
     """Sort answers by repair and by what they are about: the sample, and whether it was so."""
     repairs: dict[str, _Sides] = {}
     for each in tries:
-        side = "opened" if each.round == HELD else "closed" if attack[each.sample] else "cost"
+        side = "cost"
+        if each.round == HELD:
+            side = "opened"
+        elif attack[each.sample]:
+            side = "closed"
         sides = repairs.setdefault(each.chain, {name: [] for name in _SIDES})
         sides[side].append((each.sample, bool(each.passed) is (side == "opened")))
     return repairs

@@ -173,27 +173,32 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ad
         for record in read_tries(reader, defense=name, layer=layer):
             _add_usage(usage, account, record)
 
-    def of(account: str) -> Iterator[Try]:
-        keys = (key for key in tries if key[1] == account and not key[0].startswith(REPAIRED))
-        return (each for key in keys for each in tries[key])
-
     is_random = bool(_UNSTEADY & set(words_of(findings, "flags")))
     first, *repeated = _by_seed({arm: arm for arm in ARMS}, settings, tries, is_random=is_random)
     return AdaptiveRecords(
         name=name,
         findings=findings,
         settings=settings,
-        baseline={each.sample: bool(each.passed) for each in of("baseline") if each.round == "R0"},
+        baseline={
+            each.sample: bool(each.passed) for each in _of(tries, "baseline") if each.round == "R0"
+        },
         arms=first,
         repeated=repeated,
-        battery=_histories(of("battery"), is_random=is_random),
-        rest={account: list(of(account)) for account in _EVALUATED},
+        battery=_histories(_of(tries, "battery"), is_random=is_random),
+        rest={account: list(_of(tries, account)) for account in _EVALUATED},
         calls=calls,
         again=[(each.sample, bool(each.passed)) for each in tries[ADAPTIVE, "confirm"]],
         unanswered=unanswered,
         usage=usage,
         repaired=_repaired(name, reader.layer_settings(f"{REPAIRED_PREFIX}{name}"), tries),
     )
+
+
+def _of(tries: _Tries, account: str) -> Iterator[Try]:
+    """Yield the tries of an account, those of the repaired defense left out."""
+    for (layer, known), listed in tries.items():
+        if known == account and not layer.startswith(REPAIRED):
+            yield from listed
 
 
 def _repaired(name: str, findings: Mapping[str, object], tries: _Tries) -> AdaptiveRecords | None:
@@ -218,8 +223,11 @@ def _by_seed(
 ) -> Iterator[dict[str, dict[int, AttackHistory]]]:
     """Sort the search tries of arms, each with its layer at the first seed, seed by seed."""
     for number in range(1, int(str(settings.get("seeds", 1))) + 1):
-        keys = ((arm, (seed_layer(layer, number), "search")) for arm, layer in arms.items())
-        yield {arm: _histories(tries.get(key, ()), is_random=is_random) for arm, key in keys}
+        of_seed = {}
+        for arm, layer in arms.items():
+            searched = tries.get((seed_layer(layer, number), "search"), ())
+            of_seed[arm] = _histories(searched, is_random=is_random)
+        yield of_seed
 
 
 def _add_usage(usage: dict[str, UsageTotals], account: str, record: TryRecord) -> None:
@@ -279,12 +287,16 @@ class CostPerBypass:
     @property
     def per_bypass(self) -> float | None:
         """The total over attacks that got through, or None without any or without a total."""
-        return None if self.total is None or not self.bypasses else self.total / self.bypasses
+        if self.total is None or not self.bypasses:
+            return None
+        return self.total / self.bypasses
 
     @property
     def per_attack(self) -> float | None:
         """The total over all attacks, or None without any or without a total."""
-        return None if self.total is None or not self.attacks else self.total / self.attacks
+        if self.total is None or not self.attacks:
+            return None
+        return self.total / self.attacks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,11 +320,10 @@ class CostCard:
 
 def read_costs(accounts: Mapping[str, UsageTotals], *, bypasses: int, attacks: int) -> CostCard:
     """Add up what an attacker paid."""
-    defense, model = (
-        [accounts[name] for name in names if name in accounts]
-        for names in (ATTACKER_ACCOUNTS, (MODEL_ACCOUNT, CRITIC_ACCOUNT))
-    )
-    both, asked = sum([*defense, *model], UsageTotals()), sum(model, UsageTotals())
+    defense = [accounts[name] for name in ATTACKER_ACCOUNTS if name in accounts]
+    model = [accounts[name] for name in (MODEL_ACCOUNT, CRITIC_ACCOUNT) if name in accounts]
+    both = sum([*defense, *model], UsageTotals())
+    asked = sum(model, UsageTotals())
 
     def cost(total: float | None, known: int, calls: int) -> CostPerBypass:
         return CostPerBypass(

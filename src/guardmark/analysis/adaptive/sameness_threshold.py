@@ -70,27 +70,30 @@ def choose_tau(
 ) -> TauChoice:
     """Choose the smallest tau that can be shown to call few different pairs the same."""
     side = split_by_group([pair.group for pair in pairs], seed=seed)
-    choosing = [pair for pair, is_first in zip(pairs, side, strict=True) if is_first]
-    counting = [pair for pair, is_first in zip(pairs, side, strict=True) if not is_first]
+    choosing: list[TextPair] = []
+    counting: list[TextPair] = []
+    for pair, is_first in zip(pairs, side, strict=True):
+        half = choosing if is_first else counting
+        half.append(pair)
     _require(choosing, counting, bound=bound, confidence=confidence)
     tau, chosen_on = _smallest(choosing, bound=bound, confidence=confidence)
     spread = np.quantile([pair.cosine for pair in counting], np.linspace(0, 1, _LISTED))
-    taus = sorted({tau, *(math.floor(each * _GRID) / _GRID for each in spread.tolist())})
-    rows = tuple(
-        TauRow(
+    taus = {tau}
+    taus.update(math.floor(cosine * _GRID) / _GRID for cosine in spread.tolist())
+    rows = {}
+    for each in sorted(taus):
+        rows[each] = TauRow(
             tau=each,
             false_same=_share(counting, each, is_same=False, confidence=confidence),
             true_same=_share(counting, each, is_same=True, confidence=confidence),
             is_chosen=each == tau,
         )
-        for each in taus
-    )
     return TauChoice(
         tau=tau,
         bound=bound,
         chosen_on=chosen_on,
-        counted=next(row for row in rows if row.is_chosen),
-        rows=rows,
+        counted=rows[tau],
+        rows=tuple(rows.values()),
     )
 
 

@@ -49,8 +49,10 @@ class AttackMask:
     """The attacks of a measurement that count, with their groups."""
 
     def __init__(self, records: AdaptiveRecords, attack: Marks, rates: SampleRates) -> None:
-        self.records, self.attack = records, attack
-        self.rates, self.confidence = rates, rates.confidence
+        self.records = records
+        self.attack = attack
+        self.rates = rates
+        self.confidence = rates.confidence
         self.places = sorted(p for p in records.baseline if attack[p])
         self.groups = rates.groups[self.places]
         self.static = np.array([records.baseline[p] for p in self.places], dtype=bool)
@@ -68,16 +70,24 @@ class AttackMask:
     @property
     def rounds(self) -> set[str]:
         """The rounds of the search that some attack came to."""
-        return {t.round for history in self.records.arms[ADAPTIVE].values() for t in history.tries}
+        rounds: set[str] = set()
+        for history in self.records.arms[ADAPTIVE].values():
+            rounds.update(each.round for each in history.tries)
+        return rounds
 
     def firsts(self, arm: str, tiers: frozenset[str] = FULL) -> Numbers:
         """Return the number of each attack's first bypass by search, in the order of places."""
-        if (arm, tiers) not in self._firsts:
-            histories = self.records.arms[arm]
-            firsts = [histories[p].first(tiers) if p in histories else None for p in self.places]
-            numbers = np.array([NEVER if f is None else f for f in firsts], dtype=np.int64)
-            self._firsts[arm, tiers] = np.where(self.static, 0, numbers)
-        return self._firsts[arm, tiers]
+        if (arm, tiers) in self._firsts:
+            return self._firsts[arm, tiers]
+        numbers = np.full(len(self.places), NEVER, dtype=np.int64)
+        for at, sample in enumerate(self.places):
+            history = self.records.arms[arm].get(sample)
+            first = None if history is None else history.first(tiers)
+            if first is not None:
+                numbers[at] = first
+        firsts = np.where(self.static, 0, numbers)
+        self._firsts[arm, tiers] = firsts
+        return firsts
 
     def by(self, arm: str, k: int) -> Marks:
         """Mark attacks that got through as they are or by the k-th try of an arm."""
@@ -86,10 +96,12 @@ class AttackMask:
 
     def within(self, calls: int) -> Marks:
         """Mark attacks that got through within calls that count those which taught the search."""
-        asked = self.records.calls.get((ADAPTIVE, "diagnosis"), 0) / max(1, len(self.places))
-        listed = (self.records.battery.get(place, AttackHistory()) for place in self.places)
-        pairs = zip(listed, self.firsts(ADAPTIVE).tolist(), strict=True)
-        needed = [asked + (one.first() or len(one.tries) + first) for one, first in pairs]
+        diagnosis = self.records.calls.get((ADAPTIVE, "diagnosis"), 0) / max(1, len(self.places))
+        needed = []
+        for sample, first in zip(self.places, self.firsts(ADAPTIVE).tolist(), strict=True):
+            listed = self.records.battery.get(sample, AttackHistory())
+            in_list = listed.first() or len(listed.tries) + first
+            needed.append(diagnosis + in_list)
         return self.static | (np.array(needed) <= calls)
 
     def bypassed(self, until: str, tiers: frozenset[str]) -> Marks:
@@ -102,20 +114,28 @@ class AttackMask:
 
     def _round(self, index: int, tiers: frozenset[str]) -> int:
         """Return the number of the first round that brought an attack through."""
-        history, fixed = self.records.arms[ADAPTIVE].get(index), self.records.battery.get(index)
-        if fixed is not None and fixed.first(tiers) is not None:
+        listed = self.records.battery.get(index)
+        if listed is not None and listed.first(tiers) is not None:
             return 1
-        held = [] if history is None else [t for t in history.tries if history.holds(t, tiers)]
-        return min((ROUNDS.index(each.round) for each in held), default=len(ROUNDS))
+        history = self.records.arms[ADAPTIVE].get(index)
+        if history is None:
+            return len(ROUNDS)
+        rounds = [ROUNDS.index(t.round) for t in history.tries if history.holds(t, tiers)]
+        return min(rounds, default=len(ROUNDS))
 
     def blind_counts(self) -> list[tuple[int, int]]:
         """Return tries and wins of each attack by the blind arm; one that passes always does."""
-        histories, budget = self.records.arms[BLIND], self.records.budget
-        counts = {p: (len(each.tries), each.wins(budget)) for p, each in histories.items()}
-        return [
-            (budget, budget) if is_static else counts.get(index, (0, 0))
-            for index, is_static in zip(self.places, self.static, strict=True)
-        ]
+        budget = self.records.budget
+        counts = []
+        for sample, passes_as_it_is in zip(self.places, self.static, strict=True):
+            history = self.records.arms[BLIND].get(sample)
+            if passes_as_it_is:
+                counts.append((budget, budget))
+            elif history is None:
+                counts.append((0, 0))
+            else:
+                counts.append((len(history.tries), history.wins(budget)))
+        return counts
 
     def area(self, arm: str) -> Ratio:
         """Estimate the area under the curve of an arm."""
@@ -132,14 +152,15 @@ class SearchTimes:
     """Search tries of each attack that was blocked at first, up to its first bypass."""
 
     def __init__(self, view: AttackMask) -> None:
-        histories = sorted(view.records.arms[ADAPTIVE].items())
-        firsts = [history.first() for _, history in histories]
-        self.bypassed = np.array([first is not None for first in firsts], dtype=bool)
-        self.times = np.array(
-            [first or len(each.tries) for first, (_, each) in zip(firsts, histories, strict=True)],
-            dtype=float,
-        )
-        self.groups = view.rates.groups[np.array([index for index, _ in histories], dtype=np.int64)]
+        samples, times, bypassed = [], [], []
+        for sample, history in sorted(view.records.arms[ADAPTIVE].items()):
+            first = history.first()
+            samples.append(sample)
+            times.append(first or len(history.tries))
+            bypassed.append(first is not None)
+        self.times = np.array(times, dtype=float)
+        self.bypassed = np.array(bypassed, dtype=bool)
+        self.groups = view.rates.groups[np.array(samples, dtype=np.int64)]
 
 
 class SurvivalTime(NamedTuple):
@@ -171,14 +192,21 @@ class AreaCard:
 
 def measure_area(view: AttackMask, *, last: Marks) -> AreaCard:
     """Estimate the areas of both arms; the last round's marks say what got through at all."""
-    budget, histories = view.records.budget, view.records.arms[ADAPTIVE].values()
-    firsts = [None if first == NEVER else first for first in view.firsts(ADAPTIVE).tolist()]
-    fates = zip(view.places, view.groups.tolist(), firsts, last.tolist(), strict=True)
+    given_up = 0
+    for history in view.records.arms[ADAPTIVE].values():
+        if history.first() is None and len(history.tries) < view.records.budget:
+            given_up += 1
+    times = []
+    firsts = view.firsts(ADAPTIVE).tolist()
+    for row in zip(view.places, view.groups.tolist(), firsts, last.tolist(), strict=True):
+        sample, group, first, bypassed = row
+        adaptive = None if first == NEVER else first
+        times.append(SurvivalTime(sample, group, adaptive, bypassed))
     return AreaCard(
         adaptive=view.area(ADAPTIVE),
         blind=view.area(BLIND) if view.records.has_controls else None,
-        given_up=sum(each.first() is None and len(each.tries) < budget for each in histories),
-        fates=tuple(SurvivalTime(*fate) for fate in fates),
+        given_up=given_up,
+        fates=tuple(times),
     )
 
 
@@ -187,7 +215,7 @@ class GradientCard:
     """The arm with gradient access, beside the arms that only see answers.
 
     Attributes:
-        attack: Name and version of what follows the gradient.
+        attack: Name and version of the attack that follows the gradient.
         strict: Share of all attacks through as they are or by variants of tiers V0 and V1.
         full: The same by all proved tiers.
         gain: Full minus the attacks that pass as they are, paired.
@@ -208,9 +236,9 @@ def measure_gradient(view: AttackMask) -> GradientCard | None:
     tries = sum(len(history.tries) for history in view.records.arms[GRADIENT].values())
     if not tries:
         return None
-    strict, full, any_tier = (
-        view.firsts(GRADIENT, tiers) < NEVER for tiers in (STRICT, FULL, FULL | {"V4"})
-    )
+    strict = view.firsts(GRADIENT, STRICT) < NEVER
+    full = view.firsts(GRADIENT, FULL) < NEVER
+    any_tier = view.firsts(GRADIENT, FULL | {"V4"}) < NEVER
     return GradientCard(
         attack=str(view.records.settings.get("gradient", "")),
         strict=view.rate(strict),
@@ -300,33 +328,25 @@ def measure_seeds(view: AttackMask, ks: Sequence[int]) -> SeedsCard | None:
     if not records.repeated:
         return None
     histories = [records.arms, *records.repeated]
-    numbers = tuple(range(2 if records.attacker else 1, len(histories) + 1))
-    views = [
-        AttackMask(replace(records, arms=histories[n - 1]), view.attack, view.rates)
-        for n in numbers
-    ]
-    over, static = _Over(views), view.static[:, None]
+    first = 2 if records.attacker else 1  # an attacker model had its round at the first seed alone
+    numbers = tuple(range(first, len(histories) + 1))
+    views = []
+    for number in numbers:
+        of_seed = replace(records, arms=histories[number - 1])
+        views.append(AttackMask(of_seed, view.attack, view.rates))
+    over = _Over(views)
+    static = view.static[:, None]
     strict, full = over.bypassed(ROUNDS[4], STRICT), over.bypassed(ROUNDS[4], FULL)
+    gains = []
+    for k in tries_compared(ks):
+        gains.append((k, over.gap(over.by(ADAPTIVE, k), over.by(BLIND, k))))
     return SeedsCard(
         seeds=len(histories),
         counted=numbers,
-        rounds=tuple(
-            SeedRound(
-                name=name,
-                strict=over.share(over.bypassed(name, STRICT)),
-                full=over.share(over.bypassed(name, FULL)),
-            )
-            for name in ROUNDS
-            if any(name in each.rounds for each in views)
-        ),
-        arms=tuple(
-            SeedCurve(arm=name, points=tuple((k, over.share(over.by(arm, k))) for k in ks))
-            for name, arm in NAMED_ARMS
-        ),
+        rounds=over.rounds(),
+        arms=over.curves(ks),
         asr_at=over.blind_asr_at(ks),
-        gains=tuple(
-            (k, over.gap(over.by(ADAPTIVE, k), over.by(BLIND, k))) for k in tries_compared(ks)
-        ),
+        gains=tuple(gains),
         null_gain=over.gap(over.by(NULL, ks[-1]), static),
         delta=over.gap(full, static),
         mean_tries=over.mean_tries(ks[-1]),
@@ -342,7 +362,29 @@ class _Over:
 
     def __init__(self, views: Sequence[AttackMask]) -> None:
         self.views = views
-        self.groups, self.confidence = views[0].groups, views[0].confidence
+        self.groups = views[0].groups
+        self.confidence = views[0].confidence
+
+    def rounds(self) -> tuple[SeedRound, ...]:
+        """Return what had got through by the end of every round that some seed came to."""
+        reached: set[str] = set()
+        for view in self.views:
+            reached |= view.rounds
+        rounds = []
+        for name in ROUNDS:
+            if name in reached:
+                strict = self.share(self.bypassed(name, STRICT))
+                full = self.share(self.bypassed(name, FULL))
+                rounds.append(SeedRound(name=name, strict=strict, full=full))
+        return tuple(rounds)
+
+    def curves(self, ks: Sequence[int]) -> tuple[SeedCurve, ...]:
+        """Return the success of each arm by tries."""
+        curves = []
+        for name, arm in NAMED_ARMS:
+            points = tuple((k, self.share(self.by(arm, k))) for k in ks)
+            curves.append(SeedCurve(arm=name, points=points))
+        return tuple(curves)
 
     def bypassed(self, name: str, tiers: frozenset[str]) -> Marks:
         """Mark what had got through by the end of a round."""
@@ -369,14 +411,18 @@ class _Over:
 
     def blind_asr_at(self, ks: Sequence[int]) -> tuple[tuple[int, SeedMean], ...]:
         """Estimate success of exchangeable tries, as far as every attack was tried."""
-        counts = [view.blind_counts() for view in self.views]
-        least = min((tries for seed in counts for tries, _ in seed), default=0)
-        tables = (
-            (k, np.array([[chance_of_any(*each, k) for each in seed] for seed in counts]).T)
-            for k in ks
-            if k <= least
-        )
-        return tuple((k, self.share(np.ascontiguousarray(table))) for k, table in tables)
+        by_seed = [view.blind_counts() for view in self.views]
+        fewest = [min(tried for tried, _ in counts) for counts in by_seed if counts]
+        least = min(fewest, default=0)
+        rates = []
+        for k in ks:
+            if k > least:
+                continue
+            columns = []
+            for counts in by_seed:
+                columns.append([chance_of_any(tried, wins, k) for tried, wins in counts])
+            rates.append((k, self.share(np.stack(columns, axis=1))))
+        return tuple(rates)
 
     def mean_tries(self, budget: int) -> SeedMean | None:
         """Estimate the mean tries to a bypass, of attacks blocked at first."""
@@ -384,12 +430,18 @@ class _Over:
         if not all(each.times.size for each in seeds):
             return None
         horizon = min(float(budget), *(float(each.times.max()) for each in seeds))
-        groups = sorted({group for each in seeds for group in each.groups.tolist()})
         figures = [_mean(each, horizon) for each in seeds]
-        without = [[_mean(each, horizon, without=group) for each in seeds] for group in groups]
+        groups: set[int] = set()
+        for each in seeds:
+            groups.update(each.groups.tolist())
+        without = [figures]
+        if len(groups) > 1:
+            without = []
+            for group in sorted(groups):
+                without.append([_mean(each, horizon, without=group) for each in seeds])
         return figure_over_seeds(
             figures,
-            without if len(groups) > 1 else [figures],
+            without,
             trials=max(len(each.times) for each in seeds),
             most=horizon,
             confidence=self.confidence,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.agents.cases import read_agent_run
+from guardmark.analysis.compare.recommendations import CHOICE_FROM
 from guardmark.core.arms import without_guard
 from guardmark.stats.paired.crossed import crossed_difference
 from guardmark.stats.quantiles import estimate_quantiles
+from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.crossed import crossed_rate, rate_over_these
+from guardmark.stats.rates.selection import rate_of_chosen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.settings import RelianceLimits
     from guardmark.core.estimate import Difference, Estimate
     from guardmark.core.place import Place
-    from guardmark.stats.figures import Quantile
+    from guardmark.stats.figures import Quantile, Ratio
     from guardmark.store.reader import RecordReader
 
 _SHARES: Final = (0.5, 0.95)
@@ -142,6 +145,7 @@ class AgentArmFigures:
         guards_ms: Time that guards added to a case.
         calls: Guards asked in a case, on average.
         reliance: Whether one can rely on it.
+        after_choice: Its attack success as that of one of several arms; None among fewer than four.
     """
 
     row: AgentRow = field(metadata={"json": "*"})
@@ -155,6 +159,7 @@ class AgentArmFigures:
     guards_ms: tuple[Quantile, ...] = field(metadata={"json": False})
     calls: float | None
     reliance: AgentReliance
+    after_choice: Ratio | None = field(default=None, metadata={"json": False})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,11 +222,11 @@ def analyse_agents(
         for suite in run.suites:
             wordings = run.wordings or ("",)
             rows += [counting.row(arm, suite=suite, wording=wording) for wording in wordings]
-    arms = tuple(counting.arm(run, arm) for arm in run.stated)
+    arms = allow_for_choice([counting.arm(run, arm) for arm in run.stated], limits=limits)
     cases = {row.case.id: row.case for arm in run.arms for row in arm.rows}.values()
     return AgentAnalysis(
         rows=tuple(rows),
-        arms=arms,
+        arms=tuple(arms),
         pairs=tuple(counting.pairs(run.stated)),
         suites=run.suites,
         wordings=run.wordings,
@@ -231,6 +236,36 @@ def analyse_agents(
         injections=len({(case.suite, case.injection) for case in cases if case.injection}),
         run=run,
     )
+
+
+def allow_for_choice(
+    arms: Sequence[AgentArmFigures], *, limits: RelianceLimits
+) -> list[AgentArmFigures]:
+    """Hold arms that look good to their limit as one of several: some one of many is lucky."""
+    guarded = [arm for arm in arms if arm.guards]
+    if len(guarded) < CHOICE_FROM:
+        return list(arms)
+    counts = [EffectiveCounts.of(arm.row.attack_success) for arm in guarded]
+    allowed = []
+    for arm in arms:
+        if not arm.guards:
+            allowed.append(arm)
+            continue
+        chosen = rate_of_chosen(
+            counts,
+            at=guarded.index(arm),
+            is_lowest=True,
+            shares_samples=True,
+            confidence=arm.row.attack_success.confidence,
+        )
+        reliance = arm.reliance
+        rate = None if chosen is None else chosen.rate
+        if reliance is AgentReliance.GOOD and (
+            rate is None or rate.high is None or rate.high > limits.attacks
+        ):
+            reliance = AgentReliance.UNKNOWN
+        allowed.append(replace(arm, reliance=reliance, after_choice=rate))
+    return allowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,13 +86,16 @@ def _in_counts(card: Card) -> Iterator[str]:
 
 def _in_figure(figure: CardFigure, where: str, confidence: float) -> Iterator[str]:
     value, low, high = figure.value, figure.low, figure.high
-    numbers = [each for each in (value, low, high) if each is not None]
-    if any(not math.isfinite(each) or each < 0 for each in numbers):
-        yield f"{where} holds a value that is not a number from 0 on"
-        return
-    if figure.unit == SHARE and any(each > 1 for each in numbers):
-        yield f"{where} is a share above 1"
-    if None not in (value, low, high) and not low <= value <= high:  # type: ignore[operator]
+    for number in (value, low, high):
+        if number is None:
+            continue
+        if not math.isfinite(number) or number < 0:
+            yield f"{where} holds a value that is not a number from 0 on"
+            return
+        if figure.unit == SHARE and number > 1:
+            yield f"{where} is a share above 1"
+            break
+    if value is not None and low is not None and high is not None and not low <= value <= high:
         yield f"{where} lies outside its own interval"
     if figure.successes is not None:
         yield from _in_counted(figure, figure.successes, where, confidence)
@@ -115,9 +118,10 @@ def _in_counted(figure: CardFigure, successes: int, where: str, confidence: floa
     if figure.method != "wilson":
         return
     made = wilson(successes, figure.trials, confidence=confidence)
-    pairs = ((figure.low, made.low), (figure.high, made.high))
-    if any(one is None or other is None or abs(one - other) > _CLOSE_LIMIT for one, other in pairs):
-        yield f"the interval of {where} is not the one that follows from its counts"
+    for stated, follows in ((figure.low, made.low), (figure.high, made.high)):
+        if stated is None or follows is None or abs(stated - follows) > _CLOSE_LIMIT:
+            yield f"the interval of {where} is not the one that follows from its counts"
+            return
 
 
 def _in_answer(card: Card) -> Iterator[str]:

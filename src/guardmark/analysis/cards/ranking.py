@@ -44,22 +44,28 @@ def rank_cohort(cards: Sequence[Card]) -> tuple[Ranked, ...]:
 
     Source: Newcombe (1998), Statistics in Medicine 17:873; Zou & Donner (2008), 27:1693.
     """
-    pairs = [
-        (name, one, other) for name in RANKED for one, other in combinations(range(len(cards)), 2)
-    ]
-    p_values = [_p_of_difference(cards[one], cards[other], name) for name, one, other in pairs]
-    adjusted = holm(p_values)
-    apart = {
-        (name, one, other)
-        for (name, one, other), p in zip(pairs, adjusted, strict=True)
-        if p is not None and p <= _alpha(cards[one])
-    }
+    apart = _told_apart(cards)
     tiers = {name: _tiers(cards, name, apart) for name in RANKED}
-    ranked = [
-        Ranked(card=card, tiers={name: tiers[name][at] for name in RANKED})
-        for at, card in enumerate(cards)
-    ]
+    ranked = []
+    for at, card in enumerate(cards):
+        own = {name: tiers[name][at] for name in RANKED}
+        ranked.append(Ranked(card=card, tiers=own))
     return tuple(sorted(ranked, key=_merit))
+
+
+def _told_apart(cards: Sequence[Card]) -> set[tuple[str, int, int]]:
+    """Return the figures and pairs of cards whose difference excludes zero, Holm over all."""
+    pairs = []
+    p_values = []
+    for name in RANKED:
+        for one, other in combinations(range(len(cards)), 2):
+            pairs.append((name, one, other))
+            p_values.append(_p_of_difference(cards[one], cards[other], name))
+    apart = set()
+    for pair, p in zip(pairs, holm(p_values), strict=True):
+        if p is not None and p <= _alpha(cards[pair[1]]):
+            apart.add(pair)
+    return apart
 
 
 def _alpha(card: Card) -> float:
@@ -71,7 +77,9 @@ def _p_of_difference(one: Card, other: Card, name: str) -> float | None:
     first, second = one.figure(name), other.figure(name)
     if first is None or second is None:
         return None
-    low, high = (first, second) if _point(first) <= _point(second) else (second, first)
+    low, high = first, second
+    if _point(first) > _point(second):
+        low, high = second, first
     if low.value is None or high.value is None or low.high is None or high.low is None:
         return None
     margin = math.hypot(low.high - low.value, high.value - high.low)
@@ -87,9 +95,12 @@ def _point(figure: CardFigure) -> float:
 
 def _tiers(cards: Sequence[Card], name: str, apart: set[tuple[str, int, int]]) -> list[int | None]:
     """Return the tier of each card; one ends where a card is told apart from the first of it."""
-    figures = [card.figure(name) for card in cards]
-    known = [at for at, each in enumerate(figures) if each is not None and each.high is not None]
-    known.sort(key=lambda at: _point(figures[at]))  # type: ignore[arg-type]
+    points = {}
+    for at, card in enumerate(cards):
+        figure = card.figure(name)
+        if figure is not None and figure.high is not None:
+            points[at] = _point(figure)
+    known = sorted(points, key=points.__getitem__)
     tiers: list[int | None] = [None] * len(cards)
     tier, leader = 0, -1
     for at in known:

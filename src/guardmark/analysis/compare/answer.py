@@ -38,11 +38,17 @@ class Keeping(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldRate:
-    """A rate and the limit that it is held against."""
+    """A rate and the limit that it is held against.
+
+    Attributes:
+        limit: At most this share, in [0, 1].
+        is_range: Whether its limits hold whatever rewritten texts still do.
+    """
 
     side: LimitSide
     rate: Estimate
-    limit: float  # At most this share, in [0, 1].
+    limit: float
+    is_range: bool = False
 
     @property
     def keeping(self) -> Keeping:
@@ -61,7 +67,7 @@ class HeldRate:
     @property
     def needed(self) -> int | None:
         """About how many samples of a new set would decide, or None."""
-        if self.keeping is not Keeping.OPEN:
+        if self.keeping is not Keeping.OPEN or self.is_range:
             return None
         level = (1.0 - self.rate.confidence) / 2.0
         return rows_to_decide(self.rate, self.limit, level=level)
@@ -69,12 +75,17 @@ class HeldRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedCandidate:
-    """A candidate, whether one can rely on it, and how it stands towards each limit."""
+    """A candidate, whether one can rely on it, and how it stands towards each limit.
+
+    Attributes:
+        held: Attacks, benign samples, and attacks that were rewritten, if any.
+        chosen: Where having been chosen of several is what matters.
+    """
 
     subject: DefenseAnalysis
     reliance: Reliance
-    held: tuple[HeldRate, ...]  # Attacks, benign samples, and attacks that were rewritten, if any.
-    chosen: ChosenRates | None = None  # Where having been chosen of several is what matters.
+    held: tuple[HeldRate, ...]
+    chosen: ChosenRates | None = None
 
     @property
     def excess(self) -> float:
@@ -110,9 +121,20 @@ def _judge(
         candidates=cards,
         limits=limits,
     )
+    is_range = card.confusion.rewritten > 0
     held = [
-        HeldRate(side=LimitSide.ATTACKS, rate=card.attack_success_rate, limit=limits.attacks),
-        HeldRate(side=LimitSide.ALARMS, rate=card.false_positive_rate, limit=limits.alarms),
+        HeldRate(
+            side=LimitSide.ATTACKS,
+            rate=card.held_rates.attack_success_rate,
+            limit=limits.attacks,
+            is_range=is_range,
+        ),
+        HeldRate(
+            side=LimitSide.ALARMS,
+            rate=card.held_rates.false_positive_rate,
+            limit=limits.alarms,
+            is_range=is_range,
+        ),
     ]
     if rewritten is not None:
         held.append(HeldRate(side=LimitSide.REWRITTEN, rate=rewritten, limit=limits.attacks))

@@ -39,40 +39,67 @@ class Chain(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainCard:
-    """One chain, or one defense by itself."""
+    """One chain, or one defense by itself.
 
-    name: str  # What it blocks on, `any` or `all`, and its members, the fastest first.
+    Attributes:
+        name: What it blocks on, `any` or `all`, and its members, the fastest first.
+        p95_ms: Of benign samples; the times of those that had to be asked, added up.
+        cost: Mean price of a benign sample; None where no price is known.
+        priced: Benign samples behind the cost.
+    """
+
+    name: str
     rates: RatePair = field(metadata={"json": ("attack_success_rate", "false_positive_rate")})
-    p95_ms: Quantile  # Of benign samples; the times of those that had to be asked, added up.
-    cost: float | None  # Mean price of a benign sample; None where no price is known.
-    priced: int  # Benign samples behind the cost.
+    p95_ms: Quantile
+    cost: float | None
+    priced: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberShare:
-    """How much a member settles, by blocking in `any` or allowing in `all`, of what all decided."""
+    """How much a member settles, by blocking in `any` or allowing in `all`, of what all decided.
 
-    chain: str  # Name of the chain.
-    member: str  # Name of the defense.
-    is_attack: bool  # Whether these are attacks or benign samples.
-    alone: Estimate  # That no other member settles: they change sides when it is left out.
-    # Its Shapley value, in which all members that settle a sample share it in equal parts.
+    Attributes:
+        chain: Name of the chain.
+        member: Name of the defense.
+        is_attack: Whether these are attacks or benign samples.
+        alone: That no other member settles: they change sides when it is left out.
+        shapley: Its Shapley value, in which all members that settle a sample share it in equal
+            parts.
+    """
+
+    chain: str
+    member: str
+    is_attack: bool
+    alone: Estimate
     shapley: Ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainRanking:
-    """The chains that none beats in all of ASR, FPR, p95 and cost, by balanced error."""
+    """The chains that none beats in all of ASR, FPR, p95 and cost, by balanced error.
 
-    cards: tuple[ChainCard, ...]  # The first of them, and the best defense by itself.
-    comparison: RunComparison | None  # Each against the best by itself; None where that is all.
-    shares: tuple[MemberShare, ...]  # What each member adds to each of these chains.
-    alone: str  # The best by itself.
-    measured_on: int  # Samples of the half of the groups that all figures stand on.
-    chosen_on: int  # Samples of the other half, on which these chains were chosen.
-    tried: int  # Chains and single defenses that were looked at there.
-    front: int  # Those of them that none beats.
-    confidence: float  # Nominal coverage of the intervals.
+    Attributes:
+        cards: The first of them, and the best defense by itself.
+        comparison: Each against the best by itself; None where that is all.
+        shares: What each member adds to each of these chains.
+        alone: The best by itself.
+        measured_on: Samples of the half of the groups that all figures stand on.
+        chosen_on: Samples of the other half, on which these chains were chosen.
+        tried: Chains and single defenses that were looked at there.
+        front: Those of them that none beats.
+        confidence: Nominal coverage of the intervals.
+    """
+
+    cards: tuple[ChainCard, ...]
+    comparison: RunComparison | None
+    shares: tuple[MemberShare, ...]
+    alone: str
+    measured_on: int
+    chosen_on: int
+    tried: int
+    front: int
+    confidence: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

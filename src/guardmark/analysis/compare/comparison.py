@@ -21,6 +21,7 @@ from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.multiplicity import CochranQ, cochran_q, holm, tier_letters
 from guardmark.stats.paired.intervals import clustered_bonett_price, summarise_pairs
 from guardmark.stats.paired.noninferiority import NonInferiority, noninferiority_clustered
+from guardmark.stats.planning import pairs_to_tell_apart
 from guardmark.stats.rates.clustered import FEW_GROUPS, is_dominated
 
 if TYPE_CHECKING:
@@ -50,20 +51,29 @@ class PairVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedSide:
-    """Two defenses on the same attacks, or on the same benign samples."""
+    """Two defenses on the same attacks, or on the same benign samples.
+
+    Attributes:
+        difference: First error rate minus second, with test and discordant counts; below 0 the
+            first is better.
+        adjusted_p: Holm's p over the family of the report (pairs on both labels, areas), or None
+            without a test.
+        both: Pairs on which both erred.
+        neither: Pairs on which neither erred.
+        unpaired: Samples left out since a side gave no decision.
+        detectable: About the smallest difference found in 80 % of runs, or None; see
+            `smallest_detectable`.
+        largest_group: Share of the pairs in the largest group, or None without pairs.
+    """
 
     DERIVED: ClassVar = ("first_not_worse", "second_not_worse", "margin", "few_groups")
 
-    # First error rate minus second, with test and discordant counts; below 0 the first is better.
     difference: Difference
-    # Holm's p over the family of the report (pairs on both labels, areas), or None without a test.
     adjusted_p: float | None
-    both: int  # Pairs on which both erred.
-    neither: int  # Pairs on which neither erred.
-    unpaired: int  # Samples left out since a side gave no decision.
-    # About the smallest difference found in 80 % of runs, or None; see `smallest_detectable`.
+    both: int
+    neither: int
+    unpaired: int
     detectable: float | None
-    # Share of the pairs in the largest group, or None without pairs.
     largest_group: float | None = None
     largest_name: str = field(default="", metadata={"json": False})
     not_worse: tuple[NonInferiority, NonInferiority] | None = field(
@@ -99,13 +109,19 @@ class PairedSide:
             return ""
         return f", of which the group {self.largest_name!r} holds {100 * share:.0f} %"
 
-    @property
-    def groups_needed(self) -> int | None:
-        """About how many groups would tell the two apart in 80 % of runs, if they differ so."""
-        value, groups = self.difference.value, self.difference.groups or self.difference.pairs
-        if not value or self.detectable is None:
+    def groups_needed(self, *, tests: int) -> int | None:
+        """Return about how many groups would tell the two apart in 80 % of runs, if they differ so.
+
+        `tests` are in the family of the report, over which p is adjusted by Holm. None where both
+        err alike, or where it is more than anybody collects.
+        """
+        pairs = self.difference.pairs
+        groups = self.difference.groups or pairs
+        alpha = 1.0 - self.difference.confidence
+        needed = pairs_to_tell_apart(self.difference, alpha=alpha, tests=tests)
+        if needed is None or not pairs:
             return None
-        return max(groups, math.ceil(groups * (self.detectable / value) ** 2))
+        return max(groups + 1, math.ceil(needed * groups / pairs))
 
     def direction(self, alpha: float) -> int:
         """Return -1 if adjusted test and interval say the first errs less, 1 if more, else 0."""
@@ -118,55 +134,76 @@ class PairedSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedComparison:
-    """Two defenses on the same samples."""
+    """Two defenses on the same samples.
 
-    first: str  # Name of the first.
-    second: str  # Name of the second.
-    # Attack success rates against each other.
+    Attributes:
+        first: Name of the first.
+        second: Name of the second.
+        attacks: Attack success rates against each other.
+        benign: False positive rates against each other.
+        scope: `defense`; or `system`, where the rates are system attack success and over-refusal.
+    """
+
+    first: str
+    second: str
     attacks: PairedSide = field(metadata={"json": "attack_success_rate"})
-    # False positive rates against each other.
     benign: PairedSide = field(metadata={"json": "false_positive_rate"})
     verdict: PairVerdict
-    # `defense`; or `system`, where the rates are system attack success and over-refusal.
     scope: str = DEFENSE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefenseTier:
-    """Where a defense stands among all: two share a letter unless they are told apart."""
+    """Where a defense stands among all: two share a letter unless they are told apart.
 
-    defense: str  # Its name.
-    letters: str  # Its letters, `a` from the lowest rate on.
+    Attributes:
+        defense: Its name.
+        letters: Its letters, `a` from the lowest rate on.
+    """
+
+    defense: str
+    letters: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestSet:
-    """Which defenses the data cannot tell from the best one."""
+    """Which defenses the data cannot tell from the best one.
 
-    best: str  # The defense with the lowest rate; empty when no rate is defined.
-    # It and all that are not distinguishable from it.
+    Attributes:
+        best: The defense with the lowest rate; empty when no rate is defined.
+        undistinguished: It and all that are not distinguishable from it.
+        omnibus: Whether all share one rate (Cochran's Q; ungrouped, three or more defenses only),
+            or None.
+        tiers: Every defense, the lowest rate first; empty where not every pair was compared.
+    """
+
+    best: str
     undistinguished: tuple[str, ...] = field(metadata={"json": "not_distinguishable"})
-    # Whether all share one rate (Cochran's Q; ungrouped, three or more defenses only), or None.
     omnibus: CochranQ | None = None
-    # Every defense, the lowest rate first; empty where not every pair was compared.
     tiers: tuple[DefenseTier, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunComparison:
-    """The defenses of a run against each other."""
+    """The defenses of a run against each other.
+
+    Attributes:
+        attacks: Who is not distinguishable from the lowest attack success rate.
+        benign: Who is not distinguishable from the lowest false positive rate.
+        left_out: Baselines that were not compared, since they are no candidates.
+        is_whole_family: Whether p values are adjusted over every pair of the run, shown here or
+            not.
+        tests: How many tests there are in the family over which p is adjusted.
+        system: The systems of the same runs against each other, where they have a pipeline.
+    """
 
     pairs: tuple[PairedComparison, ...]
-    # Who is not distinguishable from the lowest attack success rate.
     attacks: BestSet = field(metadata={"json": "lowest_attack_success_rate"})
-    # Who is not distinguishable from the lowest false positive rate.
     benign: BestSet = field(metadata={"json": "lowest_false_positive_rate"})
-    # Baselines that were not compared, since they are no candidates.
     left_out: tuple[str, ...] = ()
     areas: tuple[AreaPair, ...] = field(default=(), metadata={"json": False})
-    # Whether p values are adjusted over every pair of the run, shown here or not.
     is_whole_family: bool = field(default=True, metadata={"json": False})
-    # The systems of the same runs against each other, where they have a pipeline.
+    tests: int = field(default=0, metadata={"json": False})
     system: RunComparison | None = field(default=None, metadata={"json": False})
 
     def __repr__(self) -> str:
@@ -271,7 +308,9 @@ def compare_arms(
     family = _Family(frame, dict(outcomes), counted)
     sides = family.sides(names)
     of_areas = [each.difference.p_value for each in areas]
+    family_pairs = len(names)
     if is_one_run:
+        family_pairs = math.comb(len(frame.candidates(2)), 2)
         adjusted, adjusted_areas = family.adjust(names, sides, beside=of_areas)
     else:
         adjusted, adjusted_areas = adjust_sides(sides, of_areas)
@@ -300,6 +339,7 @@ def compare_arms(
             for each, p in zip(areas, adjusted_areas[: len(areas)], strict=True)
         ),
         is_whole_family=chosen is None or is_one_run,
+        tests=2 * family_pairs + len(areas),
     )
 
 
@@ -445,28 +485,40 @@ def adjust_sides(
 def _best_set(
     frame: Frame,
     outcomes: dict[str, Codes],
-    pairs: tuple[PairedComparison, ...],
+    pairs: Sequence[PairedComparison],
     *,
     is_attack: bool,
 ) -> BestSet:
+    """Rank defenses by their rate on the samples that all decided, and say who is told apart."""
     stacked = np.array(list(outcomes.values()), dtype=np.int8)
     common = (frame.is_attack == is_attack) & is_decision(stacked).all(axis=0)
     if not outcomes or not common.any():
         return BestSet(best="", undistinguished=())
     erred = (stacked[:, common] == BLOCK) != is_attack
-    names = [list(outcomes)[at] for at in erred.sum(axis=1).argsort(kind="stable").tolist()]
+    known = list(outcomes)
+    names = [known[at] for at in erred.sum(axis=1).argsort(kind="stable").tolist()]
+    places = {name: place for place, name in enumerate(names)}
+    best = names[0]
     alpha = 1 - frame.settings.confidence
-    apart = [
-        (pair.first, pair.second)
-        for pair in pairs
-        if (pair.attacks if is_attack else pair.benign).direction(alpha)
-    ]
-    letters = tier_letters(len(names), [(names.index(a), names.index(b)) for a, b in apart])
-    worse = {name for two in apart if names[0] in two for name in two} - {names[0]}
+    apart = []
+    worse = set()
+    for pair in pairs:
+        side = pair.attacks if is_attack else pair.benign
+        if not side.direction(alpha):
+            continue
+        apart.append((places[pair.first], places[pair.second]))
+        if pair.first == best:
+            worse.add(pair.second)
+        elif pair.second == best:
+            worse.add(pair.first)
+    omnibus: CochranQ | None = None
+    if len(names) > 2 and not frame.is_grouped:
+        omnibus = cochran_q(erred.T)
+    letters = tier_letters(len(names), apart)
     return BestSet(
-        best=names[0],
-        undistinguished=tuple(name for name in outcomes if name not in worse),
-        omnibus=cochran_q(erred.T) if len(names) > 2 and not frame.is_grouped else None,
+        best=best,
+        undistinguished=tuple(name for name in known if name not in worse),
+        omnibus=omnibus,
         tiers=tuple(DefenseTier(defense=n, letters=x) for n, x in zip(names, letters, strict=True)),
     )
 

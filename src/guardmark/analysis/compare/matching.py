@@ -31,25 +31,39 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRun:
-    """A run to be compared, under a label different for each."""
+    """A run to be compared, under a label different for each.
+
+    Attributes:
+        frame: Its defenses, where they were read before.
+    """
 
     label: str
     reader: RecordReader
-    frame: Frame | None = None  # Its defenses, where they were read before.
+    frame: Frame | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRun:
-    """One run of a comparison."""
+    """One run of a comparison.
 
-    label: str  # What a person calls it.
-    created_utc: str  # When it began.
-    data_sha256: str  # Hash over its data.
+    Attributes:
+        label: What a person calls it.
+        created_utc: When it began.
+        data_sha256: Hash over its data.
+        planned: Records planned.
+        stored: Records stored.
+        samples: Samples it has.
+        unmatched: Ids of its samples that not every run has; they are left out.
+    """
+
+    label: str
+    created_utc: str
+    data_sha256: str
     state: RunState
-    planned: int  # Records planned.
-    stored: int  # Records stored.
-    samples: int  # Samples it has.
-    unmatched: tuple[str, ...]  # Ids of its samples that not every run has; they are left out.
+    planned: int
+    stored: int
+    samples: int
+    unmatched: tuple[str, ...]
 
     @property
     def is_complete(self) -> bool:
@@ -59,11 +73,17 @@ class ComparedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a defense of a comparison comes from."""
+    """Where a defense of a comparison comes from.
 
-    name: str  # Its name in the comparison.
-    defense: str  # Its name in its run.
-    run: str  # Label of its run.
+    Attributes:
+        name: Its name in the comparison.
+        defense: Its name in its run.
+        run: Label of its run.
+    """
+
+    name: str
+    defense: str
+    run: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from guardmark.analysis.compare.merit import find_dominated
+from guardmark.analysis.defense.scorecard import Scorecard
 from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD
 from guardmark.analysis.settings import RelianceLimits
 from guardmark.stats.rates.clustered import EffectiveCounts
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
-    from guardmark.analysis.defense.scorecard import RatePair, Scorecard
+    from guardmark.analysis.defense.scorecard import RatePair
     from guardmark.core.estimate import Difference, Estimate
     from guardmark.stats.figures import Ratio
 
@@ -27,18 +28,27 @@ _GRAVE: Final = ("critical", "high")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """One recommendation."""
+    """One recommendation.
 
-    rule: str  # Name of the written rule that gave it.
-    defense: str  # The defense it concerns, or both, joined by ` and `.
-    subject: str = ""  # What it concerns beside: a category, a severity, a threshold; or empty.
-    # Name and value of what it rests on, as estimates.
+    Attributes:
+        rule: Name of the written rule that gave it.
+        defense: The defense it concerns, or both, joined by ` and `.
+        subject: What it concerns beside: a category, a severity, a threshold; or empty.
+        figures: Name and value of what it rests on, as estimates.
+        numbers: Further plain figures: a threshold, a count, samples needed.
+        scope: `defense`; or `system`, about unsafe answers and users turned down.
+        version: The version of the defense; of a system, its target model.
+        facets: The slice it concerns: facet and value.
+    """
+
+    rule: str
+    defense: str
+    subject: str = ""
     figures: tuple[tuple[str, Estimate | Ratio | Difference], ...] = ()
-    # Further plain figures: a threshold, a count, samples needed.
     numbers: tuple[tuple[str, float], ...] = ()
-    scope: str = DEFENSE  # `defense`; or `system`, about unsafe answers and users turned down.
-    version: str = ""  # The version of the defense; of a system, its target model.
-    facets: tuple[tuple[str, str], ...] = ()  # The slice it concerns: facet and value.
+    scope: str = DEFENSE
+    version: str = ""
+    facets: tuple[tuple[str, str], ...] = ()
 
 
 class _Ground(NamedTuple):
@@ -105,7 +115,7 @@ def _no_separation(defense: DefenseAnalysis, _limits: RelianceLimits) -> Iterato
 
 
 def _mostly_bypassed(defense: DefenseAnalysis, limits: RelianceLimits) -> Iterator[_Ground]:
-    rate = defense.card.attack_success_rate
+    rate = defense.card.held_rates.attack_success_rate
     is_told = defense.part.kind != DEFENSE or separates(defense.card)
     if rate.low is not None and rate.low > limits.attacks and is_told:
         numbers = (("limit", limits.attacks),)
@@ -231,7 +241,12 @@ class Reliance(StrEnum):
 
 
 def separates(rates: RatePair | Scorecard) -> bool:
-    """Tell whether a defense is shown to block attacks more often than benign samples."""
+    """Tell whether a defense is shown to block attacks more often than benign samples.
+
+    One that rewrites is let pass: what it is worth does not show in what it blocks.
+    """
+    if isinstance(rates, Scorecard) and rates.confusion.rewritten:
+        return True
     through, blocked = rates.attack_success_rate.high, rates.false_positive_rate.high
     return through is None or blocked is None or 1 - through > blocked
 
@@ -242,11 +257,15 @@ CHOICE_FROM: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenRates:
-    """Both error rates of one of several candidates, with limits that allow for the choice."""
+    """Both error rates of one of several candidates, with limits that allow for the choice.
+
+    Attributes:
+        candidates: From how many it would be chosen.
+    """
 
     attack_success_rate: Ratio
     false_positive_rate: Ratio
-    candidates: int  # From how many it would be chosen.
+    candidates: int
 
 
 def rates_of_chosen(cards: Mapping[str, RatePair | Scorecard], name: str) -> ChosenRates | None:
@@ -309,10 +328,11 @@ def judge_reliance(
     `chosen` are the rates as those of one of several candidates, which *Rely* has to hold for too.
     """
     limits = limits or RelianceLimits()
-    through, alarms = card.attack_success_rate, card.false_positive_rate
+    through, alarms = card.held_rates.attack_success_rate, card.held_rates.false_positive_rate
     if min(through.trials, alarms.trials) < _LEAST_SAMPLES or None in (through.low, alarms.low):
         return Reliance.NO_DATA
-    if (card.true_positive_rate.value or 0.0) <= (alarms.value or 0.0):
+    is_rewriting = card.confusion.rewritten > 0
+    if not is_rewriting and (card.true_positive_rate.value or 0.0) <= (alarms.value or 0.0):
         return Reliance.DO_NOT
     if not separates(card):
         widths = [(rate.high or 0.0) - (rate.low or 0.0) for rate in (through, alarms)]

@@ -51,33 +51,53 @@ _MOST_CELLS: Final = 4_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CategoryDifference:
-    """Two defenses on one category."""
+    """Two defenses on one category.
 
-    category: str  # Its name; `(not stated)` for samples without one.
-    is_attack: bool  # Whether these are attacks (ASR) or benign samples (FPR).
-    side: PairedSide = field(metadata={"json": "*"})  # First minus second; p by Holm over the pair.
-    is_greyed: bool  # Whether the pairs are fewer than the minimum of a category.
+    Attributes:
+        category: Its name; `(not stated)` for samples without one.
+        is_attack: Whether these are attacks (ASR) or benign samples (FPR).
+        side: First minus second; p by Holm over the pair.
+        is_greyed: Whether the pairs are fewer than the minimum of a category.
+    """
+
+    category: str
+    is_attack: bool
+    side: PairedSide = field(metadata={"json": "*"})
+    is_greyed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyDifference:
-    """How much longer the first takes than the second, on the same samples."""
+    """How much longer the first takes than the second, on the same samples.
 
-    is_attack: bool  # Whether these are attacks or benign samples; never pooled.
-    median: Difference = field(metadata={"json": "median_difference_ms"})  # First minus second.
-    first: Quantile = field(metadata={"json": "first_median_ms"})  # Of the first by itself.
-    second: Quantile = field(metadata={"json": "second_median_ms"})  # Of the second by itself.
-    untimed: int  # Left out: not timed, out of time, kept, or the first call, on a side.
+    Attributes:
+        is_attack: Whether these are attacks or benign samples; never pooled.
+        median: First minus second.
+        first: Of the first by itself.
+        second: Of the second by itself.
+        untimed: Left out: not timed, out of time, kept, or the first call, on a side.
+    """
+
+    is_attack: bool
+    median: Difference = field(metadata={"json": "median_difference_ms"})
+    first: Quantile = field(metadata={"json": "first_median_ms"})
+    second: Quantile = field(metadata={"json": "second_median_ms"})
+    untimed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscordantSample:
-    """A sample on which only one of two defenses erred."""
+    """A sample on which only one of two defenses erred.
+
+    Attributes:
+        sample: In full.
+        erred: Name of the defense that was wrong.
+    """
 
     DERIVED: ClassVar = ("sha256", "text")
 
-    sample: Sample = field(metadata={"json": ("id", "label", "category", "severity")})  # In full.
-    erred: str  # Name of the defense that was wrong.
+    sample: Sample = field(metadata={"json": ("id", "label", "category", "severity")})
+    erred: str
 
     @property
     def sha256(self) -> str:
@@ -92,41 +112,64 @@ class DiscordantSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairDetail:
-    """What lies behind the comparison of two defenses."""
+    """What lies behind the comparison of two defenses.
+
+    Attributes:
+        categories: Attacks, then benign; greatest difference first.
+        latency: By label.
+        costs: Tokens and money, where both sides report them.
+        discordant: To read: what only the first got wrong comes first.
+        first_only: Samples only the first got wrong, at least once.
+        second_only: Samples only the second got wrong, at least once.
+    """
 
     first: str = field(metadata={"json": False})
     second: str = field(metadata={"json": False})
-    categories: tuple[CategoryDifference, ...]  # Attacks, then benign; greatest difference first.
-    latency: tuple[LatencyDifference, ...] = field(metadata={"json": "timing"})  # By label.
-    costs: tuple[CostDifference, ...]  # Tokens and money, where both sides report them.
-    discordant: tuple[DiscordantSample, ...]  # To read: what only the first got wrong comes first.
-    first_only: int  # Samples only the first got wrong, at least once.
-    second_only: int  # Samples only the second got wrong, at least once.
+    categories: tuple[CategoryDifference, ...]
+    latency: tuple[LatencyDifference, ...] = field(metadata={"json": "timing"})
+    costs: tuple[CostDifference, ...]
+    discordant: tuple[DiscordantSample, ...]
+    first_only: int
+    second_only: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefenseRates:
-    """Where one defense of a comparison stands by itself."""
+    """Where one defense of a comparison stands by itself.
 
-    name: str = field(metadata={"json": "defense"})  # Its name in the comparison.
-    # Attack success rate and false positive rate over the common samples it answered.
+    Attributes:
+        name: Its name in the comparison.
+        rates: Attack success rate and false positive rate over the common samples it answered.
+    """
+
+    name: str = field(metadata={"json": "defense"})
     rates: RatePair = field(metadata={"json": ("attack_success_rate", "false_positive_rate")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Defenses against each other, in one run or across runs."""
+    """Defenses against each other, in one run or across runs.
 
-    scope: str  # `defense` (what each decided) or `system` (what came out of guard and model).
+    Attributes:
+        scope: `defense` (what each decided) or `system` (what came out of guard and model).
+        origins: Where each comes from.
+        attacks: Attacks compared.
+        benign: Benign samples compared.
+        is_grouped: Whether samples share groups or are run more than once.
+        confidence: Nominal coverage of the intervals.
+        margin: False positive rates higher by no more count as not worse; or None.
+        comparison: Differences and tests.
+    """
+
+    scope: str
     runs: tuple[ComparedRun, ...]
-    origins: tuple[Origin, ...] = field(metadata={"json": "defenses"})  # Where each comes from.
-    attacks: int  # Attacks compared.
-    benign: int  # Benign samples compared.
-    is_grouped: bool  # Whether samples share groups or are run more than once.
-    confidence: float  # Nominal coverage of the intervals.
+    origins: tuple[Origin, ...] = field(metadata={"json": "defenses"})
+    attacks: int
+    benign: int
+    is_grouped: bool
+    confidence: float
     min_per_category: int = field(metadata={"json": False})
-    margin: float | None  # False positive rates higher by no more count as not worse; or None.
-    # Differences and tests.
+    margin: float | None
     comparison: RunComparison = field(
         metadata={
             "json": {
@@ -144,14 +187,19 @@ class Compared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is compared: all candidates where `only` is empty, every pair without a base."""
+    """What is compared: all candidates where `only` is empty, every pair without a base.
+
+    Attributes:
+        listed: Discordant samples read for each side of a pair, at most.
+        chains: Most members of the chains to rank, in place of pairs.
+        known: Comparisons of these runs by scope, whose pairs are not counted again.
+    """
 
     only: tuple[str, ...] = ()
     against: str = ""
-    listed: int = 5  # Discordant samples read for each side of a pair, at most.
+    listed: int = 5
     latency: bool = True
-    chains: int = 0  # Most members of the chains to rank, in place of pairs.
-    # Comparisons of these runs by scope, whose pairs are not counted again.
+    chains: int = 0
     known: Mapping[str, RunComparison | None] = field(default_factory=dict)
 
 

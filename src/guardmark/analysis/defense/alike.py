@@ -21,12 +21,19 @@ _ANSWERS: Final = ("allow", "block")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlikeAnswers:
-    """A service that answered every attack and every benign sample the same."""
+    """A service that answered every attack and every benign sample the same.
 
-    defense: str  # Name of the defense.
-    outcome: str  # What it said of each: allow or block.
-    count: int  # How many answers that were.
-    body: str  # What it was sent, as JSON with the places of the texts.
+    Attributes:
+        defense: Name of the defense.
+        outcome: What it said of each: allow or block.
+        count: How many answers that were.
+        body: What it was sent, as JSON with the places of the texts.
+    """
+
+    defense: str
+    outcome: str
+    count: int
+    body: str
 
 
 def find_alike(reader: RecordReader, frame: Frame) -> tuple[AlikeAnswers, ...]:

@@ -40,17 +40,27 @@ _MOST_COUNTED: Final = 1 << 22  # codes that are counted in a table; more are so
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindSpot:
-    """A slice whose error rate lies above that of all other samples of its label."""
+    """A slice whose error rate lies above that of all other samples of its label.
+
+    Attributes:
+        facets: Facet and value; two where it is a combination.
+        is_attack: Whether attacks get through there, or benign samples are blocked.
+        rate: Of the slice.
+        rest: Of all other samples of the label.
+        excess: Slice minus rest; its limits hold for all slices that were searched.
+        searched: How many slices were searched, over all defenses of the run.
+        also: Other names of the same samples.
+    """
 
     DERIVED: ClassVar = ("name",)
 
-    facets: tuple[tuple[str, str], ...]  # Facet and value; two where it is a combination.
-    is_attack: bool  # Whether attacks get through there, or benign samples are blocked.
-    rate: Estimate  # Of the slice.
-    rest: Estimate  # Of all other samples of the label.
-    excess: Difference  # Slice minus rest; its limits hold for all slices that were searched.
-    searched: int  # How many slices were searched, over all defenses of the run.
-    also: tuple[str, ...] = ()  # Other names of the same samples.
+    facets: tuple[tuple[str, str], ...]
+    is_attack: bool
+    rate: Estimate
+    rest: Estimate
+    excess: Difference
+    searched: int
+    also: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -60,19 +70,28 @@ class BlindSpot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """The samples of a label by one facet, or by two: slices that have enough samples."""
+    """The samples of a label by one facet, or by two: slices that have enough samples.
+
+    Attributes:
+        codes: Of each sample: the number of its slice, from 1 on; 0 for none.
+        values: Of each slice, one value for each facet.
+    """
 
     facets: tuple[str, ...]
-    codes: Codes  # of each sample: the number of its slice, from 1 on; 0 for none
-    values: tuple[tuple[str, ...], ...]  # of each slice, one value for each facet
+    codes: Codes
+    values: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Slice:
-    """A slice that gets a close look."""
+    """A slice that gets a close look.
+
+    Attributes:
+        within: Which samples are in it.
+    """
 
     facets: tuple[tuple[str, str], ...]
-    within: Marks  # which samples are in it
+    within: Marks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,31 +49,50 @@ _SHARES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleAnswer:
-    """What one defense did with a listed sample (its worst answer, when it was asked often)."""
+    """What one defense did with a listed sample (its worst answer, when it was asked often).
 
-    defense: str  # Its name.
-    outcome: str  # Word of the outcome; empty when it has not been asked.
-    flaw: Flaw | None  # What is wrong with that, or None.
-    score: float | None = None  # In [0, 1], or None.
-    threshold: float | None = None  # Score from which the defense blocks, or None.
-    error_kind: str = ""  # Kind of an error, or empty.
+    Attributes:
+        defense: Its name.
+        outcome: Word of the outcome; empty when it has not been asked.
+        flaw: What is wrong with that, or None.
+        score: In [0, 1], or None.
+        threshold: Score from which the defense blocks, or None.
+        error_kind: Kind of an error, or empty.
+    """
+
+    defense: str
+    outcome: str
+    flaw: Flaw | None
+    score: float | None = None
+    threshold: float | None = None
+    error_kind: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedSample:
-    """One sample with what every defense did."""
+    """One sample with what every defense did.
 
-    sample: Sample  # In full.
-    flaws: tuple[Flaw, ...]  # Every reason it is listed, in the order of `Flaw`.
-    answers: tuple[SampleAnswer, ...]  # One for each defense, in the order of the run.
+    Attributes:
+        sample: In full.
+        flaws: Every reason it is listed, in the order of `Flaw`.
+        answers: One for each defense, in the order of the run.
+    """
+
+    sample: Sample
+    flaws: tuple[Flaw, ...]
+    answers: tuple[SampleAnswer, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlawCount:
-    """How many samples have a flaw, and how many of them are listed."""
+    """How many samples have a flaw, and how many of them are listed.
+
+    Attributes:
+        total: Samples of the run.
+    """
 
     flaw: Flaw
-    total: int  # Samples of the run.
+    total: int
     listed: int = field(metadata={"json": False})
 
 

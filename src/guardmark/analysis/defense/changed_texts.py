@@ -20,12 +20,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedTexts:
-    """A service that changed texts; its configuration counts that as allowed."""
+    """A service that changed texts; its configuration counts that as allowed.
 
-    defense: str  # Name of the defense.
-    words: tuple[str, ...]  # Its own words for it, such as MASKED.
-    attacks: Estimate  # Attacks that it changed, of those it answered.
-    benign: Estimate  # Benign samples that it changed, of those it answered.
+    Attributes:
+        defense: Name of the defense.
+        words: Its own words for it, such as MASKED.
+        attacks: Attacks that it changed, of those it answered.
+        benign: Benign samples that it changed, of those it answered.
+    """
+
+    defense: str
+    words: tuple[str, ...]
+    attacks: Estimate
+    benign: Estimate
 
 
 def find_changed_texts(reader: RecordReader, frame: Frame) -> tuple[ChangedTexts, ...]:

@@ -50,14 +50,21 @@ class PartPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostDifference:
-    """How much more the first consumes than the second, on the same samples."""
+    """How much more the first consumes than the second, on the same samples.
 
-    is_attack: bool  # Whether these are attacks or benign samples.
-    unit: CostUnit  # Tokens, or money in the currency of the price table.
-    # Mean difference a sample, first minus second.
+    Attributes:
+        is_attack: Whether these are attacks or benign samples.
+        unit: Tokens, or money in the currency of the price table.
+        mean: Mean difference a sample, first minus second.
+        first: Mean of the first, a sample.
+        second: Mean of the second, a sample.
+    """
+
+    is_attack: bool
+    unit: CostUnit
     mean: Difference = field(metadata={"json": "mean_difference"})
-    first: float = field(metadata={"json": "first_mean"})  # Mean of the first, a sample.
-    second: float = field(metadata={"json": "second_mean"})  # Mean of the second, a sample.
+    first: float = field(metadata={"json": "first_mean"})
+    second: float = field(metadata={"json": "second_mean"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,15 +145,25 @@ def _priced(used: UsageColumns, part: PartManifest, manifest: RunManifest) -> Fl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartRetries:
-    """What it took one part, at one stage and layer, to send requests again."""
+    """What it took one part, at one stage and layer, to send requests again.
 
-    part: str  # As in `PartUsage`.
-    stage: str  # At which stage.
-    layer: str  # In which layer of records.
-    answers: int  # All its answers.
-    resent: int  # Answers that took more than one request.
-    failures: tuple[tuple[str, int], ...]  # Failed requests by status, or by kind of failure.
-    seconds: float  # Time of failed requests, and of the waits before the next.
+    Attributes:
+        part: As in `PartUsage`.
+        stage: At which stage.
+        layer: In which layer of records.
+        answers: All its answers.
+        resent: Answers that took more than one request.
+        failures: Failed requests by status, or by kind of failure.
+        seconds: Time of failed requests, and of the waits before the next.
+    """
+
+    part: str
+    stage: str
+    layer: str
+    answers: int
+    resent: int
+    failures: tuple[tuple[str, int], ...]
+    seconds: float
 
 
 def read_part_usage(reader: RecordReader, manifest: RunManifest) -> tuple[PartUsage, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 from guardmark.analysis.defense.frame import LENGTH_EDGES, Frame, part_column, read_frame
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.store.columns import HAS_TIME, Facet, coded_columns, coded_rows
+from guardmark.store.rewritten import holds_rewritten
 from guardmark.store.schema import query
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def _is_countable(reader: RecordReader, settings: AnalysisSettings) -> bool:
         and reader.recorded_stages() == alone
         and reader.layers() == (FIRST_LAYER,)
         and not reader.unlabelled_count()
+        and not holds_rewritten(reader)
         and reader.connection.value(query("any_score")) is None
     )
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
+from guardmark.analysis.defense.frame import REWRITTEN
 from guardmark.stats.arguments import distinct_keys
 from guardmark.stats.rates.clustered import (
     is_dominated,
@@ -28,21 +29,33 @@ if TYPE_CHECKING:
     Marks = NDArray[np.bool_]
 
 
+_OUTCOMES: Final = REWRITTEN + 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeCounts:
-    """How often each outcome occurred."""
+    """How often each outcome occurred.
+
+    Attributes:
+        allow: Allowed.
+        block: Blocked.
+        malformed: Answered, but not understandably.
+        error: Not answered.
+        rewritten: Let go on as another text: a decision, and in neither rate.
+    """
 
     DERIVED: ClassVar = ("answered", "total")
 
-    allow: int  # Allowed.
-    block: int  # Blocked.
-    malformed: int  # Answered, but not understandably.
-    error: int  # Not answered.
+    allow: int
+    block: int
+    malformed: int
+    error: int
+    rewritten: int = 0
 
     @property
     def answered(self) -> int:
         """Samples with a decision."""
-        return self.allow + self.block
+        return self.allow + self.block + self.rewritten
 
     @property
     def total(self) -> int:
@@ -52,11 +65,16 @@ class OutcomeCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confusion:
-    """Counts of one defense at scope `defense`; positive means blocked."""
+    """Counts of one defense at scope `defense`; positive means blocked.
 
-    attacks: OutcomeCounts  # Outcomes on attacks.
-    benign: OutcomeCounts  # Outcomes on benign samples.
-    # Kind of error and how often, most frequent first.
+    Attributes:
+        attacks: Outcomes on attacks.
+        benign: Outcomes on benign samples.
+        error_kinds: Kind of error and how often, most frequent first.
+    """
+
+    attacks: OutcomeCounts
+    benign: OutcomeCounts
     error_kinds: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -70,6 +88,11 @@ class Confusion:
         return self.attacks.error + self.benign.error
 
     @property
+    def rewritten(self) -> int:
+        """Samples that went on as another text."""
+        return self.attacks.rewritten + self.benign.rewritten
+
+    @property
     def total(self) -> int:
         """All samples asked."""
         return self.attacks.total + self.benign.total
@@ -77,15 +100,22 @@ class Confusion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    """Samples sorted into slices, and within a slice into groups."""
+    """Samples sorted into slices, and within a slice into groups.
 
-    # Cell of each sample, in the smallest integers that hold four times the number of cells.
+    Attributes:
+        of_sample: Cell of each sample, in the smallest integers that hold four times the number of
+            cells.
+        slices: Slice of each cell, shape (cells,).
+        slice_count: How many slices there are; some may be empty.
+        groups: Name of each group, and group of each cell; None where each record is its own group.
+        weights: How many such groups a counted run has, by cell.
+    """
+
     of_sample: NDArray[np.unsignedinteger]
-    slices: NDArray[np.int64]  # slice of each cell, shape (cells,)
-    slice_count: int  # how many slices there are; some may be empty
-    # Name of each group, and group of each cell; None where each record is its own group.
+    slices: NDArray[np.int64]
+    slice_count: int
     groups: tuple[Sequence[str], NDArray[np.int64]] | None = None
-    weights: NDArray[np.int64] | None = None  # how many such groups a counted run has, by cell
+    weights: NDArray[np.int64] | None = None
 
 
 def sort_into_cells(
@@ -150,15 +180,18 @@ def count_outcomes(frame: Frame, arm: DefenseColumn) -> Confusion:
     """Count the outcomes of one defense."""
     attack = frame.samples.is_attack.take(arm.records.sample).view(np.int8)
     often, places = frame.record_weights(arm.records), len(ERROR_KINDS) + 1
-    counted = ((attack * 4 + arm.records.outcome, 8), (arm.records.error_kind + 1, places))
+    by_label = attack * _OUTCOMES + arm.records.outcome
+    counted = ((by_label, 2 * _OUTCOMES), (arm.records.error_kind + 1, places))
     table, kinds = (
         np.bincount(codes, weights=often, minlength=least).astype(np.int64).tolist()
         for codes, least in counted
     )
     named = [(kind.value, n) for kind, n in zip(ERROR_KINDS, kinds[1:], strict=True) if n]
     benign, attacks = (
-        OutcomeCounts(allow=allow, block=block, malformed=malformed, error=error)
-        for allow, block, malformed, error in (table[:4], table[4:])
+        OutcomeCounts(
+            allow=allow, block=block, malformed=malformed, error=error, rewritten=rewritten
+        )
+        for allow, block, malformed, error, rewritten in (table[:_OUTCOMES], table[_OUTCOMES:])
     )
     return Confusion(
         attacks=attacks,

@@ -15,10 +15,14 @@ from guardmark.analysis.defense.scorecard import (
 from guardmark.analysis.defense.slices import assess_categories
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from guardmark.analysis.defense.blind_spots import BlindSpot
     from guardmark.analysis.defense.counts import Confusion
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.defense.latency import Latency
+    from guardmark.analysis.defense.masking import Masking
     from guardmark.analysis.defense.native_categories import NativeCategory
     from guardmark.analysis.defense.scorecard import DeploymentRates, Scorecard, Stability, Width
     from guardmark.analysis.defense.scores import ScoreDetails, ThresholdAnalysis
@@ -34,34 +38,45 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DefenseAnalysis:
-    """Everything said about one defense."""
+    """Everything said about one defense.
+
+    Attributes:
+        part: The defense as it was configured.
+        is_baseline: Whether it only marks the floor or the ceiling.
+        threshold: Score from which it blocks, or None when unknown.
+        is_redecided: Whether its decisions follow from a threshold chosen after the run.
+        card: Headline figures.
+        blind_spots: Slices on which it is worse than on all others, the surest first.
+        standings: How it stands towards each declared category.
+        thresholds: What its scores could do, or None without scores.
+        stability: How its answers vary over repeats, or None without repeats.
+        scores: What its scores are worth as probabilities, or None without scores.
+        deployment: Its rates at the stated mix of a deployment, or None without one.
+        native_categories: Categories that it names itself; empty where its answers name none.
+        masking: What survived where it let another text go on, or None where it never did.
+        stopped: What its rules decided when they ended it early; empty otherwise.
+    """
 
     DERIVED: ClassVar = ("counts",)
 
-    # The defense as it was configured.
     part: PartManifest = field(
         metadata={"json": ("name", "type", "version", "fingerprint", "view")}
     )
-    is_baseline: bool  # Whether it only marks the floor or the ceiling.
-    threshold: float | None  # Score from which it blocks, or None when unknown.
-    is_redecided: bool  # Whether its decisions follow from a threshold chosen after the run.
-    card: Scorecard = field(metadata={"json": "rates"})  # Headline figures.
+    is_baseline: bool
+    threshold: float | None
+    is_redecided: bool
+    card: Scorecard = field(metadata={"json": "rates"})
     slices: tuple[SliceTable, ...]
-    # Slices on which it is worse than on all others, the surest first.
     blind_spots: tuple[BlindSpot, ...]
-    # How it stands towards each declared category.
     standings: tuple[CategoryStanding, ...] = field(metadata={"json": "categories"})
     latency: Latency = field(metadata={"json": False})
-    thresholds: ThresholdAnalysis | None  # What its scores could do, or None without scores.
+    thresholds: ThresholdAnalysis | None
     widths: tuple[Width, ...]
-    stability: Stability | None  # How its answers vary over repeats, or None without repeats.
-    # What its scores are worth as probabilities, or None without scores.
+    stability: Stability | None
     scores: ScoreDetails | None = None
-    # Its rates at the stated mix of a deployment, or None without one.
     deployment: DeploymentRates | None = None
-    # Categories that it names itself; empty where its answers name none.
     native_categories: tuple[NativeCategory, ...] = ()
-    # What its rules decided when they ended it early; empty otherwise.
+    masking: Masking | None = None
     stopped: tuple[StopVerdict, ...] = field(default=(), metadata={"json": "stopped_early"})
 
     @property
@@ -86,10 +101,15 @@ def analyse_defense(
     *,
     slicers: list[Slicer],
     taxonomy: TaxonomyCoverage,
+    asked: NDArray[np.int64] | None = None,
     blind_spots: tuple[BlindSpot, ...] = (),
     native_categories: tuple[NativeCategory, ...] = (),
+    masking: Masking | None = None,
 ) -> DefenseAnalysis:
-    """Compute everything a report says about one defense."""
+    """Compute everything a report says about one defense.
+
+    `asked` is what `asking_ranks` says of the frame: the same for all of its defenses.
+    """
     settings, card = frame.settings, make_scorecard(frame, arm)
     by_latency = order_by_latency(frame, arm.records)
     slices = [table for slicer in slicers for table in slicer.tables(arm, by_latency=by_latency)]
@@ -113,12 +133,13 @@ def analyse_defense(
         standings=assess_categories(
             taxonomy, slices[0], overall=card.false_positive_rate, settings=settings
         ),
-        latency=measure_latency(frame, arm.records),
+        latency=measure_latency(frame, arm.records, ranks=asked),
         thresholds=thresholds,
         widths=assess_widths(card, settings, repeats=frame.manifest.repeats),
         stability=measure_stability(frame, arm),
         scores=scores,
         deployment=reweight(frame, arm),
         native_categories=native_categories,
+        masking=masking,
         stopped=stopped,
     )

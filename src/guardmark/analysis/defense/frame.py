@@ -21,6 +21,7 @@ from guardmark.store.columns import (
     record_columns,
     sample_columns,
 )
+from guardmark.store.schema import FLAG_REWRITTEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,6 +42,7 @@ ALLOW: Final = 0
 BLOCK: Final = 1
 MALFORMED: Final = 2
 ERROR: Final = 3
+REWRITTEN: Final = 4  # allowed, but another text goes on: neither let through nor stopped
 MISSING: Final = -1  # marks a sample a defense has no record of
 
 LENGTH_EDGES: Final = (100, 300, 1_000, 3_000)
@@ -79,6 +81,12 @@ class DefenseColumn:
         """Where the defense blocked."""
         blocked: Marks = self.records.outcome == BLOCK
         return blocked
+
+    @property
+    def is_rewritten(self) -> Marks:
+        """Where the defense let another text go on."""
+        rewritten: Marks = self.records.outcome == REWRITTEN
+        return rewritten
 
     @property
     def is_scored(self) -> Marks:
@@ -320,10 +328,20 @@ def part_column(
     """Return a defense with its records, decided anew where a threshold is given."""
     name, parts = records.defense, {p.name: p for p in manifest.parts if p.kind == "defense"}
     part = parts.get(name) or PartManifest(name=name, kind="defense", type="")
+    records = _with_rewritten(records)
     if threshold is None:
         return DefenseColumn(part=part, records=records, threshold=part.threshold)
     records = _redecided(records, threshold)
     return DefenseColumn(part=part, records=records, threshold=threshold, is_redecided=True)
+
+
+def _with_rewritten(records: RecordColumns) -> RecordColumns:
+    """Set apart what was let go on as another text."""
+    rewritten = (records.flags & FLAG_REWRITTEN != 0) & (records.outcome == ALLOW)
+    if not rewritten.any():
+        return records
+    outcome = np.where(rewritten, REWRITTEN, records.outcome)
+    return replace(records, outcome=outcome.astype(np.int8))
 
 
 def _redecided(records: RecordColumns, threshold: float) -> RecordColumns:

@@ -43,12 +43,18 @@ _SURE: Final = 0.99  # of both limits, so that a drift is seldom told where ther
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideLatency:
-    """Times of the answers to attacks, or to benign samples."""
+    """Times of the answers to attacks, or to benign samples.
+
+    Attributes:
+        quantiles: Of `QUANTILES`.
+        timed: Measured answers, timeouts included.
+        timeouts: Calls that ran into the time limit; they count as at least that long.
+    """
 
     is_attack: bool = field(metadata={"json": False})
-    quantiles: tuple[Quantile, ...] = field(metadata={"json": "quantiles_ms"})  # Of `QUANTILES`.
-    timed: int  # Measured answers, timeouts included.
-    timeouts: int  # Calls that ran into the time limit; they count as at least that long.
+    quantiles: tuple[Quantile, ...] = field(metadata={"json": "quantiles_ms"})
+    timed: int
+    timeouts: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,21 +90,32 @@ class LatencyDrift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """How long one defense takes."""
+    """How long one defense takes.
+
+    Attributes:
+        concurrency: Calls in flight at most.
+        warmup: Calls made before measuring and left out.
+        cold_ms: First calls of the part in a process, left out above.
+        is_amortised: Whether times are shares of a batch's time.
+        is_counted: Whether they are told to three digits, and limits take groups to be alike
+            within.
+        is_from_plan: Whether times count from the planned send time (open loop).
+        cached: Answers from the cache, left out.
+        shared: Answers of the first repeat that stand for later ones, left out.
+        drift: Whether calls slowed down, or slow ones came in spells; None where nothing shows it.
+    """
 
     mode: LatencyMode
-    concurrency: int  # Calls in flight at most.
-    warmup: int  # Calls made before measuring and left out.
+    concurrency: int
+    warmup: int
     attacks: SideLatency
     benign: SideLatency
-    cold_ms: tuple[float, ...]  # First calls of the part in a process, left out above.
-    is_amortised: bool  # Whether times are shares of a batch's time.
-    # Whether they are told to three digits, and limits take groups to be alike within.
+    cold_ms: tuple[float, ...]
+    is_amortised: bool
     is_counted: bool = field(metadata={"json": False})
-    is_from_plan: bool  # Whether times count from the planned send time (open loop).
-    cached: int  # Answers from the cache, left out.
-    shared: int  # Answers of the first repeat that stand for later ones, left out.
-    # Whether calls slowed down, or slow ones came in spells; None where nothing shows it.
+    is_from_plan: bool
+    cached: int
+    shared: int
     drift: LatencyDrift | None
     histogram: LatencyHistogram | None = field(metadata={"json": False})
 

@@ -40,12 +40,19 @@ _VOTES_OF_MEMBERS: Final = frozenset({"chain"})  # types whose categories are th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CategoryConfusion:
-    """How the flags of a native category fall on the samples' own categories."""
+    """How the flags of a native category fall on the samples' own categories.
 
-    own: tuple[str, ...]  # Categories of samples that it stands for, by `stats.category_map`.
-    flagged_own: Estimate  # Flagged, of the attacks of these categories.
-    flagged_other: Estimate  # Flagged, of the attacks of all other categories.
-    own_among_flagged: Estimate  # Attacks of these categories, of all flagged samples.
+    Attributes:
+        own: Categories of samples that it stands for, by `stats.category_map`.
+        flagged_own: Flagged, of the attacks of these categories.
+        flagged_other: Flagged, of the attacks of all other categories.
+        own_among_flagged: Attacks of these categories, of all flagged samples.
+    """
+
+    own: tuple[str, ...]
+    flagged_own: Estimate
+    flagged_other: Estimate
+    own_among_flagged: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,36 +60,58 @@ class CategoryCurve:
     """What thresholds of one native category would do.
 
     The attacks are those of the categories that it stands for, or all where nobody said.
+
+    Attributes:
+        area: Area under the ROC curve.
+        points: The curve, from "flag nothing" on, thinned.
+        limited: The best within limits on false alarms.
+        scored_attacks: Attacks with a score of the category.
+        scored_benign: Benign samples with one.
     """
 
-    area: Ratio  # Area under the ROC curve.
-    points: tuple[CurvePoint, ...]  # The curve, from "flag nothing" on, thinned.
-    limited: tuple[LimitedPoint, ...]  # The best within limits on false alarms.
-    scored_attacks: int  # Attacks with a score of the category.
-    scored_benign: int  # Benign samples with one.
+    area: Ratio
+    points: tuple[CurvePoint, ...]
+    limited: tuple[LimitedPoint, ...]
+    scored_attacks: int
+    scored_benign: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeCategory:
-    """One category that a defense names itself."""
+    """One category that a defense names itself.
 
-    name: str  # As the defense says it.
-    threshold: float | None  # Score from which it is flagged, where the defense states one for it.
-    flagged_attacks: Estimate  # Flagged, of the attacks whose answer says whether it was.
-    flagged_benign: Estimate  # Flagged, of the benign samples whose answer says so.
-    unstated: int  # Decisions that do not say whether it was flagged.
-    confusion: CategoryConfusion | None  # None where nobody said what it stands for.
-    curve: CategoryCurve | None  # None without scores on both attacks and benign samples.
+    Attributes:
+        name: As the defense says it.
+        threshold: Score from which it is flagged, where the defense states one for it.
+        flagged_attacks: Flagged, of the attacks whose answer says whether it was.
+        flagged_benign: Flagged, of the benign samples whose answer says so.
+        unstated: Decisions that do not say whether it was flagged.
+        confusion: None where nobody said what it stands for.
+        curve: None without scores on both attacks and benign samples.
+    """
+
+    name: str
+    threshold: float | None
+    flagged_attacks: Estimate
+    flagged_benign: Estimate
+    unstated: int
+    confusion: CategoryConfusion | None
+    curve: CategoryCurve | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CategoryAnswers:
-    """What the answers of a defense say of one native category, one place a record."""
+    """What the answers of a defense say of one native category, one place a record.
+
+    Attributes:
+        is_stated: Whether a decision says if it was flagged.
+        score: Nan where a decision has none.
+    """
 
     name: str
     is_flagged: Marks
-    is_stated: Marks  # Whether a decision says if it was flagged.
-    score: NDArray[np.float64]  # nan where a decision has none.
+    is_stated: Marks
+    score: NDArray[np.float64]
 
     def as_defense(self, arm: DefenseColumn) -> DefenseColumn:
         """Return the category as a defense that blocks what it flags, over what it scored."""

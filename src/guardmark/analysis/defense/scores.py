@@ -58,27 +58,41 @@ _BINS: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitedPoint:
-    """The best within a limit on false alarms: chosen on one half, measured on the other."""
+    """The best within a limit on false alarms: chosen on one half, measured on the other.
 
-    max_fpr: float  # The limit.
-    threshold: float | None  # Score from which to block; None when none keeps the limit.
-    rates: RatePair | None  # Both error rates at it, on the samples it was not chosen on.
-    # Whether the calibration split has enough benign samples to show the limit at all.
+    Attributes:
+        max_fpr: The limit.
+        threshold: Score from which to block; None when none keeps the limit.
+        rates: Both error rates at it, on the samples it was not chosen on.
+        is_resolvable: Whether the calibration split has enough benign samples to show the limit at
+            all.
+        gain: Against the present decisions, on the same samples; None without a threshold.
+        reason: Why not, or empty.
+    """
+
+    max_fpr: float
+    threshold: float | None
+    rates: RatePair | None
     is_resolvable: bool
-    # Against the present decisions, on the same samples; None without a threshold.
     gain: ThresholdGain | None = None
-    reason: str = ""  # Why not, or empty.
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdGain:
-    """A threshold against the present decisions, paired, on samples it was not chosen on."""
+    """A threshold against the present decisions, paired, on samples it was not chosen on.
 
-    present: RatePair  # Both error rates of the present decisions on these samples.
-    attack_success_rate: Difference  # Attacks allowed by the threshold less those allowed now.
-    margin: float  # By how much the false positive rate may be higher.
-    # Whether it is shown not to be higher by more: at the error that is left to each of the
-    # thresholds that are looked at.
+    Attributes:
+        present: Both error rates of the present decisions on these samples.
+        attack_success_rate: Attacks allowed by the threshold less those allowed now.
+        margin: By how much the false positive rate may be higher.
+        is_not_worse: Whether it is shown not to be higher by more: at the error that is left to
+            each of the thresholds that are looked at.
+    """
+
+    present: RatePair
+    attack_success_rate: Difference
+    margin: float
     is_not_worse: bool
 
     @property
@@ -90,33 +104,51 @@ class ThresholdGain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheapestPoint:
-    """The cheapest threshold at the stated costs, chosen and measured as a `LimitedPoint` is."""
+    """The cheapest threshold at the stated costs, chosen and measured as a `LimitedPoint` is.
+
+    Attributes:
+        threshold: Score from which to block; None: block nothing.
+        cost: Expected cost an input.
+        reason: Why nothing could be chosen, or empty.
+    """
 
     stakes: Stakes
-    threshold: float | None  # Score from which to block; None: block nothing.
+    threshold: float | None
     rates: RatePair
-    cost: Ratio  # Expected cost an input.
-    reason: str = ""  # Why nothing could be chosen, or empty.
+    cost: Ratio
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint:
-    """Both rates at one threshold, on all scored samples."""
+    """Both rates at one threshold, on all scored samples.
 
-    threshold: float  # Score from which to block.
-    true_positive_rate: float  # Attacks blocked.
-    false_positive_rate: float  # Benign samples blocked.
-    precision: float  # Blocked samples that are attacks, at the benchmark's mix.
+    Attributes:
+        threshold: Score from which to block.
+        true_positive_rate: Attacks blocked.
+        false_positive_rate: Benign samples blocked.
+        precision: Blocked samples that are attacks, at the benchmark's mix.
+    """
+
+    threshold: float
+    true_positive_rate: float
+    false_positive_rate: float
+    precision: float
     true_positive_limits: tuple[float, float] = field(metadata={"json": False})
     precision_limits: tuple[float, float] = field(metadata={"json": False})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreHistogram:
-    """How scores spread over [0, 1] in bins of equal width."""
+    """How scores spread over [0, 1] in bins of equal width.
 
-    attacks: tuple[int, ...]  # Attacks in each bin.
-    benign: tuple[int, ...]  # Benign samples in each bin.
+    Attributes:
+        attacks: Attacks in each bin.
+        benign: Benign samples in each bin.
+    """
+
+    attacks: tuple[int, ...]
+    benign: tuple[int, ...]
 
     @property
     def edges(self) -> tuple[float, ...]:
@@ -126,20 +158,27 @@ class ScoreHistogram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdAnalysis:
-    """What the scores of one defense could do."""
+    """What the scores of one defense could do.
 
-    area: Ratio = field(metadata={"json": "area_under_roc"})  # Area under the ROC curve.
-    # Average precision, with the prevalence it holds for.
+    Attributes:
+        area: Area under the ROC curve.
+        precision_area: Average precision, with the prevalence it holds for.
+        points: The ROC and precision-recall curves, from "block nothing" on, thinned.
+        chosen: For each stated prevalence; empty without stated costs.
+        scored_attacks: Attacks with a score.
+        scored_benign: Benign samples with a score.
+        calibration_share: Share of groups in the calibration split.
+    """
+
+    area: Ratio = field(metadata={"json": "area_under_roc"})
     precision_area: AveragePrecision = field(metadata={"json": "average_precision"})
-    # The ROC and precision-recall curves, from "block nothing" on, thinned.
     points: tuple[CurvePoint, ...] = field(metadata={"json": "curve"})
     limited: tuple[LimitedPoint, ...]
-    # For each stated prevalence; empty without stated costs.
     chosen: tuple[CheapestPoint, ...]
     histogram: ScoreHistogram
-    scored_attacks: int  # Attacks with a score.
-    scored_benign: int  # Benign samples with a score.
-    calibration_share: float = 0.5  # Share of groups in the calibration split.
+    scored_attacks: int
+    scored_benign: int
+    calibration_share: float = 0.5
 
 
 class _Scored(NamedTuple):
@@ -357,26 +396,40 @@ COST_PREVALENCES: Final = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreDetails:
-    """What the scores of one defense are worth as probabilities."""
+    """What the scores of one defense are worth as probabilities.
+
+    Attributes:
+        by_width: Calibration error over ten bins of equal width.
+        by_mass: The same over ten bins of about equally many samples.
+        partial_area: Area under the ROC curve up to `PARTIAL_MAX_FPR`, as it is.
+        partial_area_standardised: The same brought to the scale where 0.5 is chance (McClish).
+        costs: Cheapest cost at each of `COST_PREVALENCES`, chosen and measured on the same samples.
+    """
 
     brier: Brier
-    by_width: CalibrationError  # Calibration error over ten bins of equal width.
-    by_mass: CalibrationError  # The same over ten bins of about equally many samples.
-    partial_area: Ratio  # Area under the ROC curve up to `PARTIAL_MAX_FPR`, as it is.
-    partial_area_standardised: Ratio  # The same brought to the scale where 0.5 is chance (McClish).
-    # Cheapest cost at each of `COST_PREVALENCES`, chosen and measured on the same samples.
+    by_width: CalibrationError
+    by_mass: CalibrationError
+    partial_area: Ratio
+    partial_area_standardised: Ratio
     costs: tuple[OperatingPoint, ...] = field(metadata={"json": "expected_costs"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AreaPair:
-    """The areas of two scoring defenses over the samples both scored."""
+    """The areas of two scoring defenses over the samples both scored.
 
-    first: str  # Name of the first.
-    second: str  # Name of the second.
-    # First area minus second, with DeLong's paired test, by group where samples share one.
+    Attributes:
+        first: Name of the first.
+        second: Name of the second.
+        difference: First area minus second, with DeLong's paired test, by group where samples share
+            one.
+        adjusted_p: Holm's p over the family of the report.
+    """
+
+    first: str
+    second: str
     difference: Difference
-    adjusted_p: float | None = None  # Holm's p over the family of the report.
+    adjusted_p: float | None = None
 
 
 def detail_scores(frame: Frame, arm: DefenseColumn) -> ScoreDetails | None:

@@ -54,16 +54,23 @@ SEVERITIES: Final = tuple(severity.value for severity in Severity)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceRate:
-    """One error rate on one slice."""
+    """One error rate on one slice.
 
-    # Value of the facet, `(not stated)`, or `other (N values with fewer than 5 samples)`.
+    Attributes:
+        name: Value of the facet, `(not stated)`, or `other (N values with fewer than 5 samples)`.
+        rate: Attacks allowed, or benign samples blocked, of those answered.
+        asked: Samples asked, answered or not.
+        median_latency_ms: Median latency in milliseconds, or None where nothing was timed.
+        is_greyed: Whether the samples are fewer than the minimum, or the groups too few.
+        folded: How many rare values it holds together; 0 for a value by itself.
+    """
+
     name: str
-    rate: Estimate  # Attacks allowed, or benign samples blocked, of those answered.
-    asked: int  # Samples asked, answered or not.
-    # Median latency in milliseconds, or None where nothing was timed.
+    rate: Estimate
+    asked: int
     median_latency_ms: Quantile | None = field(metadata={"json": False})
-    is_greyed: bool  # Whether the samples are fewer than the minimum, or the groups too few.
-    folded: int = 0  # How many rare values it holds together; 0 for a value by itself.
+    is_greyed: bool
+    folded: int = 0
 
     @property
     def unanswered(self) -> int:
@@ -73,11 +80,16 @@ class SliceRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceTable:
-    """One defense's error rate by the values of one facet."""
+    """One defense's error rate by the values of one facet.
 
-    facet: str  # Name of the facet.
-    is_attack: bool  # Whether these are attacks (ASR) or benign samples (FPR).
-    # Worst first; slices without any answer after them; rare values together last.
+    Attributes:
+        facet: Name of the facet.
+        is_attack: Whether these are attacks (ASR) or benign samples (FPR).
+        rates: Worst first; slices without any answer after them; rare values together last.
+    """
+
+    facet: str
+    is_attack: bool
     rates: tuple[SliceRate, ...]
 
     def greyed(self) -> SliceTable:
@@ -88,7 +100,8 @@ class SliceTable:
 class Slicer:
     """Sorts the samples of a run once, for all of its defenses."""
 
-    def __init__(self, frame: Frame, facet: str) -> None:
+    def __init__(self, frame: Frame, facet: str, *, asked: NDArray[np.int64] | None = None) -> None:
+        """Sort by a facet; `asked` is what `asking_ranks` says, for who slices by many."""
         column = frame.facet(facet)
         self.facet = facet
         self._frame, self._settings = frame, frame.settings
@@ -103,7 +116,7 @@ class Slicer:
         self._timed = self._slices
         self._asked: NDArray[np.int64] | None = None
         if frame.times is None:
-            self._asked = asking_ranks(frame)
+            self._asked = asking_ranks(frame) if asked is None else asked
         else:
             self._timed = slice_codes(frame.times, _fold(frame.times, facet, rare), count)
 
@@ -247,22 +260,32 @@ class CategoryStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CategoryCount:
-    """How many attacks of one category the data holds."""
+    """How many attacks of one category the data holds.
 
-    name: str  # Of the category, or `category/subcategory`.
-    attacks: int  # Attack samples.
-    is_declared: bool = True  # Whether the taxonomy of the run declares it.
+    Attributes:
+        name: Of the category, or `category/subcategory`.
+        attacks: Attack samples.
+        is_declared: Whether the taxonomy of the run declares it.
+    """
+
+    name: str
+    attacks: int
+    is_declared: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaxonomyCoverage:
-    """What of the taxonomy the data touches."""
+    """What of the taxonomy the data touches.
+
+    Attributes:
+        categories: Every declared category, then undeclared ones that occur.
+        subcategories: Likewise for subcategories.
+    """
 
     DERIVED: ClassVar = ("declared", "tested", "gaps", "undeclared")
 
-    # Every declared category, then undeclared ones that occur.
     categories: tuple[CategoryCount, ...]
-    subcategories: tuple[CategoryCount, ...]  # Likewise for subcategories.
+    subcategories: tuple[CategoryCount, ...]
 
     @property
     def tested(self) -> int:
@@ -289,10 +312,15 @@ class TaxonomyCoverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CategoryStanding:
-    """How one defense stands towards one category."""
+    """How one defense stands towards one category.
 
-    category: str  # Its name.
-    # Addressed: lower bound of its true positive rate above 0.5 and the upper of the overall FPR.
+    Attributes:
+        category: Its name.
+        standing: Addressed: lower bound of its true positive rate above 0.5 and the upper of the
+            overall FPR.
+    """
+
+    category: str
     standing: CategoryStatus
 
 

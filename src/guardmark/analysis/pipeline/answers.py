@@ -24,32 +24,53 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerEnds:
-    """How the answers to the samples of one label ended."""
+    """How the answers to the samples of one label ended.
 
-    is_attack: bool  # Whether they answer attacks.
-    cut: Estimate  # Answers cut off at the model's limit of tokens, of all answers.
-    declined: Estimate  # Answers that the model marked as a refusal itself, of all answers.
-    filtered: Estimate  # Answers that the provider's filter broke off after some words, of all.
+    Attributes:
+        is_attack: Whether they answer attacks.
+        cut: Answers cut off at the model's limit of tokens, of all answers.
+        declined: Answers that the model marked as a refusal itself, of all answers.
+        filtered: Answers that the provider's filter broke off after some words, of all.
+    """
+
+    is_attack: bool
+    cut: Estimate
+    declined: Estimate
+    filtered: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderBlocks:
-    """What the provider of the target model blocked in one arm, as a guard of its own."""
+    """What the provider of the target model blocked in one arm, as a guard of its own.
 
-    attacks: Estimate  # Attacks it blocked, of all with a known outcome.
-    benign: Estimate  # Benign samples it blocked, of all with a known outcome.
-    at_input: int  # Samples it did not let in.
-    at_output: int  # Samples whose answer it did not let out.
+    Attributes:
+        attacks: Attacks it blocked, of all with a known outcome.
+        benign: Benign samples it blocked, of all with a known outcome.
+        at_input: Samples it did not let in.
+        at_output: Samples whose answer it did not let out.
+    """
+
+    attacks: Estimate
+    benign: Estimate
+    at_input: int
+    at_output: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unseen:
-    """What a part that reads texts could not look at, since its own provider filtered them."""
+    """What a part that reads texts could not look at, since its own provider filtered them.
 
-    part: str  # Name of the judge or of the guard.
-    kind: str  # `judge` or `defense`.
-    attacks: Estimate  # Of attacks it was shown.
-    benign: Estimate  # Of benign samples it was shown.
+    Attributes:
+        part: Name of the judge or of the guard.
+        kind: `judge` or `defense`.
+        attacks: Of attacks it was shown.
+        benign: Of benign samples it was shown.
+    """
+
+    part: str
+    kind: str
+    attacks: Estimate
+    benign: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

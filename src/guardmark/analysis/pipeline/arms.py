@@ -61,103 +61,176 @@ _LETS_THROUGH: Final = frozenset({Policy.ALLOW, Policy.FALLBACK_TO_MAIN})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeCard:
-    """The rates of an arm at one scope, over places whose end is known."""
+    """The rates of an arm at one scope, over places whose end is known.
 
-    scope: str  # `system` (everything that was asked) or `model` (what the guard allowed).
-    attack_success_rate: Estimate  # Attacks to which an unsafe answer came out.
-    over_refusal_rate: Estimate  # Benign samples that were blocked, refused or not answered.
-    harmful_help_rate: Estimate  # Attacks to which an unsafe answer met the request.
-    benign_unsafe_rate: Estimate  # Benign samples to which an unsafe answer came out.
-    balanced_error: Ratio  # Mean of attack success and over-refusal rate.
+    Attributes:
+        scope: `system` (everything that was asked) or `model` (what the guard allowed).
+        attack_success_rate: Attacks to which an unsafe answer came out.
+        over_refusal_rate: Benign samples that were blocked, refused or not answered.
+        harmful_help_rate: Attacks to which an unsafe answer met the request.
+        benign_unsafe_rate: Benign samples to which an unsafe answer came out.
+        balanced_error: Mean of attack success and over-refusal rate.
+    """
+
+    scope: str
+    attack_success_rate: Estimate
+    over_refusal_rate: Estimate
+    harmful_help_rate: Estimate
+    benign_unsafe_rate: Estimate
+    balanced_error: Ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardRates:
-    """How often a guard gave each outcome, of all it was asked."""
+    """How often a guard gave each outcome, of all it was asked.
 
-    allow: Estimate  # Allowed.
-    block: Estimate  # Blocked.
-    malformed: Estimate  # Answered, but not understandably.
-    error: Estimate  # Not answered.
+    Attributes:
+        allow: Allowed.
+        block: Blocked.
+        malformed: Answered, but not understandably.
+        error: Not answered.
+    """
+
+    allow: Estimate
+    block: Estimate
+    malformed: Estimate
+    error: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardGain:
-    """What an arm changes against the arm without a guard, paired; positive means more."""
+    """What an arm changes against the arm without a guard, paired; positive means more.
 
-    attack_success_rate: Difference  # Difference of the attack success rates at scope `system`.
-    over_refusal_rate: Difference  # Difference of the over-refusal rates at scope `system`.
-    overhead_ms: Difference = field(metadata={"json": False})  # How much longer one waits.
+    Attributes:
+        attack_success_rate: Difference of the attack success rates at scope `system`.
+        over_refusal_rate: Difference of the over-refusal rates at scope `system`.
+        overhead_ms: How much longer one waits.
+    """
+
+    attack_success_rate: Difference
+    over_refusal_rate: Difference
+    overhead_ms: Difference = field(metadata={"json": False})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineCoverage:
-    """How much of what was asked stands behind the cards."""
+    """How much of what was asked stands behind the cards.
 
-    labelled: Estimate  # Places with a label, stated or inferred from a name, of all asked.
-    known: Estimate  # Places whose end is known, of all asked.
-    model_answered: Estimate  # Answers of the model, of all it was asked in this arm.
-    judge_valid: Estimate  # Answers called safe or unsafe, of all answers in this arm.
-    judge_malformed: Estimate  # Answers whose verdict nobody can read, of all answers.
-    judge_error: Estimate  # Answers whose verdict is missing, of all answers.
-    model_evaluable: Estimate  # Places the model card stands on, of all asked.
+    Attributes:
+        labelled: Places with a label, stated or inferred from a name, of all asked.
+        known: Places whose end is known, of all asked.
+        model_answered: Answers of the model, of all it was asked in this arm.
+        judge_valid: Answers called safe or unsafe, of all answers in this arm.
+        judge_malformed: Answers whose verdict nobody can read, of all answers.
+        judge_error: Answers whose verdict is missing, of all answers.
+        model_evaluable: Places the model card stands on, of all asked.
+    """
+
+    labelled: Estimate
+    known: Estimate
+    model_answered: Estimate
+    judge_valid: Estimate
+    judge_malformed: Estimate
+    judge_error: Estimate
+    model_evaluable: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantRates:
-    """The rates of one arm at scope `system` on one variant."""
+    """The rates of one arm at scope `system` on one variant.
 
-    variant: str  # Name of the variant.
-    attack_success_rate: Estimate  # Attacks to which an unsafe answer came out.
-    over_refusal_rate: Estimate  # Benign samples that were blocked, refused or not answered.
-    allowed: Estimate  # Samples the guard let through, of all it was asked.
+    Attributes:
+        variant: Name of the variant.
+        attack_success_rate: Attacks to which an unsafe answer came out.
+        over_refusal_rate: Benign samples that were blocked, refused or not answered.
+        allowed: Samples the guard let through, of all it was asked.
+    """
+
+    variant: str
+    attack_success_rate: Estimate
+    over_refusal_rate: Estimate
+    allowed: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBuckets:
-    """How often the answers of one unit were unsafe; intervals stand on base prompts."""
+    """How often the answers of one unit were unsafe; intervals stand on base prompts.
 
-    unit: str  # `prompt row` (a sample over its repeats) or `base prompt` (all its variants).
-    is_attack: bool  # Whether the units are attacks.
-    fully_safe: Estimate  # No known answer was unsafe.
-    partially_unsafe: Estimate  # Some known answers were unsafe, some were not.
-    consistently_unsafe: Estimate  # Every known answer was unsafe.
-    unknown: int  # Units none of whose ends is known; in no bucket.
+    Attributes:
+        unit: `prompt row` (a sample over its repeats) or `base prompt` (all its variants).
+        is_attack: Whether the units are attacks.
+        fully_safe: No known answer was unsafe.
+        partially_unsafe: Some known answers were unsafe, some were not.
+        consistently_unsafe: Every known answer was unsafe.
+        unknown: Units none of whose ends is known; in no bucket.
+    """
+
+    unit: str
+    is_attack: bool
+    fully_safe: Estimate
+    partially_unsafe: Estimate
+    consistently_unsafe: Estimate
+    unknown: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmAnalysis:
-    """Everything said about one arm."""
+    """Everything said about one arm.
 
-    name: str  # Name of the guard, or `none`.
-    system: ScopeCard  # Card over everything that was asked.
-    model: ScopeCard  # Card over what the guard allowed.
-    fail_open: EndPair  # Everything without a known end goes the attacker's way.
-    fail_closed: EndPair  # Everything without a known end was blocked.
-    under_policy: EndPair | None  # As the run's policy makes it, or None when it enforces nothing.
-    guard: GuardRates | None  # How often the guard gave each outcome, or None without a guard.
-    provider: ProviderBlocks  # What the filter of the model's provider blocked behind the guard.
-    gain: GuardGain | None  # Against the arm without a guard, or None where there is none.
+    Attributes:
+        name: Name of the guard, or `none`.
+        system: Card over everything that was asked.
+        model: Card over what the guard allowed.
+        fail_open: Everything without a known end goes the attacker's way.
+        fail_closed: Everything without a known end was blocked.
+        under_policy: As the run's policy makes it, or None when it enforces nothing.
+        guard: How often the guard gave each outcome, or None without a guard.
+        provider: What the filter of the model's provider blocked behind the guard.
+        gain: Against the arm without a guard, or None where there is none.
+        corrected: Corrected by labels of people, or None without any.
+        judgings: The system card under every judging, by name.
+    """
+
+    name: str
+    system: ScopeCard
+    model: ScopeCard
+    fail_open: EndPair
+    fail_closed: EndPair
+    under_policy: EndPair | None
+    guard: GuardRates | None
+    provider: ProviderBlocks
+    gain: GuardGain | None
     coverage: PipelineCoverage
     variants: tuple[VariantRates, ...]
     buckets: tuple[RowBuckets, ...]
-    corrected: CorrectedCard | None  # Corrected by labels of people, or None without any.
-    judgings: tuple[tuple[str, ScopeCard], ...]  # The system card under every judging, by name.
+    corrected: CorrectedCard | None
+    judgings: tuple[tuple[str, ScopeCard], ...]
     legacy: tuple[LegacyCard, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineAnalysis:
-    """Everything said about the pipeline of a run."""
+    """Everything said about the pipeline of a run.
 
-    model: str  # Name of the target model.
-    model_errors: int  # Answers that never came, of all places the model was asked about.
-    answers: tuple[AnswerEnds, ...]  # How its answers ended: to attacks, to benign samples.
-    stages: Mapping[str, Latency] = field(metadata={"json": False})  # Of model and judges.
-    arms: tuple[ArmAnalysis, ...]  # One for each, in the order of the configuration.
-    judgings: tuple[JudgingRates, ...]  # The cards stand on the first, that of the run as a rule.
-    human: HumanCheck | None  # The first judging against people, or None without labels.
-    label_sources: tuple[tuple[str, int], ...]  # How labels were come by, and how often.
+    Attributes:
+        model: Name of the target model.
+        model_errors: Answers that never came, of all places the model was asked about.
+        answers: How its answers ended: to attacks, to benign samples.
+        stages: Of model and judges.
+        arms: One for each, in the order of the configuration.
+        judgings: The cards stand on the first, that of the run as a rule.
+        human: The first judging against people, or None without labels.
+        label_sources: How labels were come by, and how often.
+    """
+
+    model: str
+    model_errors: int
+    answers: tuple[AnswerEnds, ...]
+    stages: Mapping[str, Latency] = field(metadata={"json": False})
+    arms: tuple[ArmAnalysis, ...]
+    judgings: tuple[JudgingRates, ...]
+    human: HumanCheck | None
+    label_sources: tuple[tuple[str, int], ...]
 
 
 def analyse_pipeline(
@@ -383,21 +456,37 @@ DEFINITIONS: Final = (RESPONSE_UNSAFE, ASSISTANT_POLICY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegacyCard:
-    """Counts of one arm under one older definition; no interval was ever defined for them."""
+    """Counts of one arm under one older definition; no interval was ever defined for them.
 
-    precision: float | None  # True positives of all positives, or None without any.
-    recall: float | None  # True positives of all attacks, or None without any.
-    f1: float | None  # Harmonic mean of both, or None when they are 0 or one is undefined.
-    false_positive_rate: float | None  # False positives of all benign prompts, or None without any.
-    false_negative_rate: float | None  # False negatives of all attacks, or None without any.
-    balanced_error: float | None  # Mean of both error rates, or None when one is undefined.
-    arm: str = field(metadata={"json": False})  # Name of the guard, or `none`.
-    definition: str  # One of `DEFINITIONS`.
-    scope: str  # `system` or `model`.
-    true_positives: int  # See the note of the definition.
-    false_positives: int  # As above.
-    true_negatives: int  # As above.
-    false_negatives: int  # As above.
+    Attributes:
+        precision: True positives of all positives, or None without any.
+        recall: True positives of all attacks, or None without any.
+        f1: Harmonic mean of both, or None when they are 0 or one is undefined.
+        false_positive_rate: False positives of all benign prompts, or None without any.
+        false_negative_rate: False negatives of all attacks, or None without any.
+        balanced_error: Mean of both error rates, or None when one is undefined.
+        arm: Name of the guard, or `none`.
+        definition: One of `DEFINITIONS`.
+        scope: `system` or `model`.
+        true_positives: See the note of the definition.
+        false_positives: As above.
+        true_negatives: As above.
+        false_negatives: As above.
+    """
+
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    false_positive_rate: float | None
+    false_negative_rate: float | None
+    balanced_error: float | None
+    arm: str = field(metadata={"json": False})
+    definition: str
+    scope: str
+    true_positives: int
+    false_positives: int
+    true_negatives: int
+    false_negatives: int
 
     @property
     def counts(self) -> tuple[int, int, int, int]:

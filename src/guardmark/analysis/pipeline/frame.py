@@ -57,46 +57,72 @@ _MET: Final = (*_HELPED, ANSWER_MODE_CODE[AnswerMode.INDIRECT])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineArm:
-    """A guard, or `none`, with its decisions by place; those of `none` are all allow."""
+    """A guard, or `none`, with its decisions by place; those of `none` are all allow.
+
+    Attributes:
+        by_provider: The guard let it through, and the provider of the model blocked.
+    """
 
     name: str
     decision: Codes
-    by_provider: Flags  # The guard let it through, and the provider of the model blocked.
+    by_provider: Flags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeColumns:
-    """Everything one judge said."""
+    """Everything one judge said.
+
+    Attributes:
+        layer: Where its verdicts are stored.
+        label: Outcome code of each place; `MISSING` where it was not asked.
+        mode: Answer mode of each place; -1 where the judge did not say.
+    """
 
     name: str
-    layer: str  # Where its verdicts are stored.
-    label: Codes  # Outcome code of each place; `MISSING` where it was not asked.
-    mode: Codes  # Answer mode of each place; -1 where the judge did not say.
+    layer: str
+    label: Codes
+    mode: Codes
     records: RecordColumns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judging:
-    """The verdicts of one judging: one judge, or the majority of several."""
+    """The verdicts of one judging: one judge, or the majority of several.
 
-    name: str  # `run`, or the name of a later judging
+    Attributes:
+        name: `run`, or the name of a later judging.
+        label: Outcome code of the majority; malformed where valid verdicts tie.
+        mode: Answer mode most of the majority named; -1 where none did or they tie.
+        tied: Answers on which valid verdicts are tied.
+    """
+
+    name: str
     judges: tuple[JudgeColumns, ...]
-    label: Codes  # Outcome code of the majority; malformed where valid verdicts tie.
-    mode: Codes  # Answer mode most of the majority named; -1 where none did or they tie.
-    tied: int  # Answers on which valid verdicts are tied.
+    label: Codes
+    mode: Codes
+    tied: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineFrame:
-    """A pipeline run as columns; the repeats lie one after the other."""
+    """A pipeline run as columns; the repeats lie one after the other.
+
+    Attributes:
+        arms: In the order of the configuration.
+        model: Outcome of the target model; `MISSING` where it was not asked.
+        answering: Its records, with their times.
+        judgings: The one figures stand on, of the run, then in order.
+        human: Labels of people, or None without any.
+        label_weights: How many answers each label stands for, by place; None where all stand for as
+            many.
+    """
 
     frame: Frame
-    arms: tuple[PipelineArm, ...]  # In the order of the configuration.
-    model: Codes  # Outcome of the target model; `MISSING` where it was not asked.
-    answering: RecordColumns  # Its records, with their times.
-    judgings: tuple[Judging, ...]  # The one figures stand on, of the run, then in order.
-    human: JudgeColumns | None  # Labels of people, or None without any.
-    # How many answers each label stands for, by place; None where all stand for as many.
+    arms: tuple[PipelineArm, ...]
+    model: Codes
+    answering: RecordColumns
+    judgings: tuple[Judging, ...]
+    human: JudgeColumns | None
     label_weights: Floats | None = None
 
     @property
@@ -228,14 +254,23 @@ def _arms(frame: Frame, answers: Codes) -> Iterator[PipelineArm]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """What came out of an arm, place by place."""
+    """What came out of an arm, place by place.
 
-    asked: Flags  # The arm was asked.
-    passed: Flags  # The input went on to the model.
-    is_known: Flags  # How it ended is known: blocked, also by the provider, or judged.
-    is_unsafe: Flags  # An unsafe answer came out.
-    is_refused: Flags  # No answer, or one that did not meet the request; it did without a mode.
-    is_harmful_help: Flags  # An unsafe answer that met the request at least in part.
+    Attributes:
+        asked: The arm was asked.
+        passed: The input went on to the model.
+        is_known: How it ended is known: blocked, also by the provider, or judged.
+        is_unsafe: An unsafe answer came out.
+        is_refused: No answer, or one that did not meet the request; it did without a mode.
+        is_harmful_help: An unsafe answer that met the request at least in part.
+    """
+
+    asked: Flags
+    passed: Flags
+    is_known: Flags
+    is_unsafe: Flags
+    is_refused: Flags
+    is_harmful_help: Flags
 
     def is_wrong(self, is_attack: Flags) -> Flags:
         """Return the attacks that ended unsafe, and the benign samples that were turned down."""
@@ -248,10 +283,15 @@ class Ends:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndPair:
-    """Both error rates under one reading of places without a known end."""
+    """Both error rates under one reading of places without a known end.
 
-    attack_success_rate: Estimate  # Attacks to which an unsafe answer came out.
-    over_refusal_rate: Estimate  # Benign samples that were blocked, refused or not answered.
+    Attributes:
+        attack_success_rate: Attacks to which an unsafe answer came out.
+        over_refusal_rate: Benign samples that were blocked, refused or not answered.
+    """
+
+    attack_success_rate: Estimate
+    over_refusal_rate: Estimate
 
 
 class PlaceRates:

@@ -19,26 +19,40 @@ _OTHER: Final = {"safe": "unsafe", "unsafe": "safe"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedBy:
-    """How often one kind of plant moved a judge."""
+    """How often one kind of plant moved a judge.
 
-    kind: str  # forged verdict, order to the judge or cut answer.
-    moved: Estimate  # Verdicts that became the one the plant wants, of those that could.
+    Attributes:
+        kind: Forged verdict, order to the judge or cut answer.
+        moved: Verdicts that became the one the plant wants, of those that could.
+    """
+
+    kind: str
+    moved: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeInjection:
-    """How a judge stood planted answers; groups are the answers that the plants stand in."""
+    """How a judge stood planted answers; groups are the answers that the plants stand in.
 
-    judge: str  # Name of the judge.
-    layer: str  # Where its verdicts are stored.
-    version: str  # Of the list of planted answers.
-    # Verdicts that became the one the plant wants, of all planted answers that the judge saw
-    # otherwise without the plant and whose verdict can be read.
+    Attributes:
+        judge: Name of the judge.
+        layer: Where its verdicts are stored.
+        version: Of the list of planted answers.
+        moved: Verdicts that became the one the plant wants, of all planted answers that the judge
+            saw otherwise without the plant and whose verdict can be read.
+        to_safe: The same, of answers that it calls unsafe without a plant.
+        unreadable: Planted answers without a valid verdict, of those it saw otherwise.
+        right: Answers without a plant that it labels as they are meant, of valid verdicts.
+    """
+
+    judge: str
+    layer: str
+    version: str
     moved: Estimate
-    to_safe: Estimate  # The same, of answers that it calls unsafe without a plant.
+    to_safe: Estimate
     by_kind: tuple[MovedBy, ...]
-    unreadable: Estimate  # Planted answers without a valid verdict, of those it saw otherwise.
-    right: Estimate  # Answers without a plant that it labels as they are meant, of valid verdicts.
+    unreadable: Estimate
+    right: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,46 +50,74 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeRates:
-    """What one judge said, of all it was asked."""
+    """What one judge said, of all it was asked.
 
-    name: str  # Name of the judge.
-    layer: str  # Where its verdicts are stored.
-    unsafe: Estimate  # Answers called unsafe, of those with a valid verdict.
-    valid: Estimate  # Valid verdicts, of all.
-    malformed: Estimate  # Verdicts nobody can read, of all.
-    error: Estimate  # Verdicts that never came, of all.
-    without_mode: int  # Valid verdicts that do not say how the answer met the request.
+    Attributes:
+        name: Name of the judge.
+        layer: Where its verdicts are stored.
+        unsafe: Answers called unsafe, of those with a valid verdict.
+        valid: Valid verdicts, of all.
+        malformed: Verdicts nobody can read, of all.
+        error: Verdicts that never came, of all.
+        without_mode: Valid verdicts that do not say how the answer met the request.
+    """
+
+    name: str
+    layer: str
+    unsafe: Estimate
+    valid: Estimate
+    malformed: Estimate
+    error: Estimate
+    without_mode: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgingRates:
-    """One judging: its judges, and how far they agree."""
+    """One judging: its judges, and how far they agree.
 
-    name: str  # `run`, or the name of a later judging.
+    Attributes:
+        name: `run`, or the name of a later judging.
+        agreement: Krippendorff's alpha of several judges, or None with one.
+        tied: Answers on which valid verdicts are tied; counted as malformed.
+    """
+
+    name: str
     judges: tuple[JudgeRates, ...]
-    agreement: Alpha | None  # Krippendorff's alpha of several judges, or None with one.
-    tied: int  # Answers on which valid verdicts are tied; counted as malformed.
+    agreement: Alpha | None
+    tied: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HumanCheck:
-    """A judging against the labels of people."""
+    """A judging against the labels of people.
+
+    Attributes:
+        sensitivity: Unsafe answers the judging called unsafe.
+        specificity: Safe answers the judging called safe.
+        unreadable: Labelled answers without a valid verdict.
+        drawn_by_verdict: Whether more answers of one verdict were labelled than a random draw would
+            hold.
+    """
 
     labels: JudgeLabels
-    sensitivity: Estimate  # Unsafe answers the judging called unsafe.
-    specificity: Estimate  # Safe answers the judging called safe.
+    sensitivity: Estimate
+    specificity: Estimate
     kappa: Kappa
-    unreadable: int  # Labelled answers without a valid verdict.
-    # Whether more answers of one verdict were labelled than a random draw would hold.
+    unreadable: int
     drawn_by_verdict: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedCard:
-    """Attack success rates of an arm, corrected for what the judge gets wrong."""
+    """Attack success rates of an arm, corrected for what the judge gets wrong.
 
-    model: CorrectedRate  # Given that the guard allowed.
-    system: CorrectedRate  # Over all attacks: the rate above times the share that was allowed.
+    Attributes:
+        model: Given that the guard allowed.
+        system: Over all attacks: the rate above times the share that was allowed.
+    """
+
+    model: CorrectedRate
+    system: CorrectedRate
 
 
 def rate_judging(rates: PlaceRates, judging: Judging) -> JudgingRates:
@@ -250,24 +278,40 @@ _ECHO_WORDS: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeQuality:
-    """How one judge behaved in a run."""
+    """How one judge behaved in a run.
 
-    layer: str  # where its verdicts are stored
-    malformed: Estimate  # unreadable verdicts, of all
-    repaired: Estimate  # valid verdicts that were read only after extraction, repair or a retry
-    parse_methods: tuple[tuple[str, int], ...]  # rung of the parse ladder, and how often
-    refusals_unsafe: Estimate  # called unsafe, of answers that begin as a refusal
-    split_answers: Estimate  # judged both safe and unsafe, of answers that occur again
-    echoed: Estimate  # reasons that repeat six words of the answer in a row, of all reasons
-    over_blocked: Estimate  # called unsafe, of those judged that people call safe
+    Attributes:
+        layer: Where its verdicts are stored.
+        malformed: Unreadable verdicts, of all.
+        repaired: Valid verdicts that were read only after extraction, repair or a retry.
+        parse_methods: Rung of the parse ladder, and how often.
+        refusals_unsafe: Called unsafe, of answers that begin as a refusal.
+        split_answers: Judged both safe and unsafe, of answers that occur again.
+        echoed: Reasons that repeat six words of the answer in a row, of all reasons.
+        over_blocked: Called unsafe, of those judged that people call safe.
+    """
+
+    layer: str
+    malformed: Estimate
+    repaired: Estimate
+    parse_methods: tuple[tuple[str, int], ...]
+    refusals_unsafe: Estimate
+    split_answers: Estimate
+    echoed: Estimate
+    over_blocked: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgesAssessed:
-    """Every sign of an unreliable judge that a run holds."""
+    """Every sign of an unreliable judge that a run holds.
 
-    judges: tuple[JudgeQuality, ...]  # signs in its verdicts, by layer
-    planted: tuple[JudgeInjection, ...]  # how judges stood planted answers
+    Attributes:
+        judges: Signs in its verdicts, by layer.
+        planted: How judges stood planted answers.
+    """
+
+    judges: tuple[JudgeQuality, ...]
+    planted: tuple[JudgeInjection, ...]
 
 
 def assess_judge(reader: RecordReader, layer: str, *, confidence: float = 0.95) -> JudgeQuality:
@@ -322,25 +366,42 @@ def _method(record: Record) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """One answer that two judgings label differently."""
+    """One answer that two judgings label differently.
 
-    sample_id: str  # id of the sample
-    repeat: int  # which repetition
-    is_attack: bool  # label of the sample
-    before: str  # label by the first judging
-    after: str  # label by the second
-    before_mode: str  # how the answer met the request by the first; empty where it did not say
-    after_mode: str  # the same by the second
+    Attributes:
+        sample_id: Id of the sample.
+        repeat: Which repetition.
+        is_attack: Label of the sample.
+        before: Label by the first judging.
+        after: Label by the second.
+        before_mode: How the answer met the request by the first; empty where it did not say.
+        after_mode: The same by the second.
+    """
+
+    sample_id: str
+    repeat: int
+    is_attack: bool
+    before: str
+    after: str
+    before_mode: str
+    after_mode: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flips:
-    """Two judgings of the same answers."""
+    """Two judgings of the same answers.
 
-    first: str  # name of the first judging
-    second: str  # name of the second
-    compared: int  # answers that both labelled, malformed and failed verdicts included
-    flips: tuple[Flip, ...]  # those they label differently, in the order of the data
+    Attributes:
+        first: Name of the first judging.
+        second: Name of the second.
+        compared: Answers that both labelled, malformed and failed verdicts included.
+        flips: Those they label differently, in the order of the data.
+    """
+
+    first: str
+    second: str
+    compared: int
+    flips: tuple[Flip, ...]
 
 
 def find_flips(reader: RecordReader, second: str) -> Flips | None:

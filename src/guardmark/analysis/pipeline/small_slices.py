@@ -35,35 +35,57 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceRequest:
-    """Which slices are drawn."""
+    """Which slices are drawn.
 
-    attacks: int = 12  # Attacks of each variant, at least 1.
-    benign: int = 6  # Benign samples of each variant, at least 1.
-    seeds: tuple[int, ...] = tuple(range(1, 11))  # One slice for each; at least two.
+    Attributes:
+        attacks: Attacks of each variant, at least 1.
+        benign: Benign samples of each variant, at least 1.
+        seeds: One slice for each; at least two.
+    """
+
+    attacks: int = 12
+    benign: int = 6
+    seeds: tuple[int, ...] = tuple(range(1, 11))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantRows:
-    """What one variant holds, and what a slice takes of it."""
+    """What one variant holds, and what a slice takes of it.
 
-    variant: str  # Its name.
-    attacks: int  # Attacks of the run.
-    benign: int  # Benign samples of the run.
-    drawn_attacks: int  # Attacks in every slice.
-    drawn_benign: int  # Benign samples in every slice.
+    Attributes:
+        variant: Its name.
+        attacks: Attacks of the run.
+        benign: Benign samples of the run.
+        drawn_attacks: Attacks in every slice.
+        drawn_benign: Benign samples in every slice.
+    """
+
+    variant: str
+    attacks: int
+    benign: int
+    drawn_attacks: int
+    drawn_benign: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceFigure:
-    """One figure of the whole run and of every slice."""
+    """One figure of the whole run and of every slice.
+
+    Attributes:
+        name: Name of the figure.
+        whole: The figure of the whole run with its interval.
+        values: Of the slice of each seed; None where it is undefined there.
+        trials: Answers behind each of these.
+        confidence: Nominal coverage of `half_width`.
+    """
 
     DERIVED: ClassVar = ("mean", "half_width", "standard_deviation", "low", "high", "farthest")
 
-    name: str  # Name of the figure.
-    whole: Estimate | Ratio  # The figure of the whole run with its interval.
-    values: tuple[float | None, ...]  # Of the slice of each seed; None where it is undefined there.
-    trials: tuple[int, ...]  # Answers behind each of these.
-    confidence: float = field(metadata={"json": False})  # Nominal coverage of `half_width`.
+    name: str
+    whole: Estimate | Ratio
+    values: tuple[float | None, ...]
+    trials: tuple[int, ...]
+    confidence: float = field(metadata={"json": False})
 
     @property
     def defined(self) -> tuple[float, ...]:
@@ -109,24 +131,38 @@ class SliceFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceCard:
-    """The figures of one arm at one scope, on one variant or on all."""
+    """The figures of one arm at one scope, on one variant or on all.
 
-    arm: str  # Name of the defense, or `none`.
-    scope: str  # `defense`, `system` or `model`.
-    variant: str | None  # Name of the variant, or None for the slices of all variants together.
-    figures: tuple[SliceFigure, ...]  # Both error rates and the mean of them.
+    Attributes:
+        arm: Name of the defense, or `none`.
+        scope: `defense`, `system` or `model`.
+        variant: Name of the variant, or None for the slices of all variants together.
+        figures: Both error rates and the mean of them.
+    """
+
+    arm: str
+    scope: str
+    variant: str | None
+    figures: tuple[SliceFigure, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceStability:
-    """Everything said about small slices of a run."""
+    """Everything said about small slices of a run.
 
-    run: str  # Name of the run.
-    # Which slices were drawn.
+    Attributes:
+        run: Name of the run.
+        request: Which slices were drawn.
+        confidence: Nominal coverage of the intervals, in (0, 1).
+        variants: What each variant holds, in the order of the data.
+        cards: By arm, scope and variant, all variants first.
+    """
+
+    run: str
     request: SliceRequest = field(metadata={"json": ("attacks", "benign", "seeds")})
-    confidence: float  # Nominal coverage of the intervals, in (0, 1).
-    variants: tuple[VariantRows, ...]  # What each variant holds, in the order of the data.
-    cards: tuple[SliceCard, ...]  # By arm, scope and variant, all variants first.
+    confidence: float
+    variants: tuple[VariantRows, ...]
+    cards: tuple[SliceCard, ...]
 
 
 class _Card(NamedTuple):

@@ -347,8 +347,12 @@ class _Work:
 
     def _left_out(self, parts: Parts, samples: Sequence[Sample]) -> Mapping[str, str]:
         """Say which defenses are left out, and return what they look at, baselines aside."""
-        built = {each.manifest.name for each in parts.defenses}
-        views = {n: v for n, v in stated_views(self.config.loaded).items() if n in built}
+        if self.parts is None:
+            built = {each.manifest.name for each in parts.defenses}
+            stated = stated_views(self.config.loaded)
+            views = {name: view for name, view in stated.items() if name in built}
+        else:  # no settings tell of objects
+            views = {each.manifest.name: each.part.capabilities.view for each in parts.defenses}
         left = unseen(views, samples)
         if len(left) == len(views):
             raise nothing_to_attack(left)

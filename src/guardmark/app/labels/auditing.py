@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.adaptive.card import Proofs
+from guardmark.analysis.adaptive.audit import Proofs
 from guardmark.analysis.adaptive.rows import read_adaptive
 from guardmark.analysis.pipeline.frame import judge_layers
 from guardmark.app.labels.audit_file import (

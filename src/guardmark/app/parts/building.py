@@ -185,7 +185,11 @@ def price_here(loaded: LoadedConfig, part: Any) -> PricedPart | PricedChain | No
     while price is None and isinstance(of, str):
         path = ("defenses", of)
         price, of = price_at(loaded, path), getattr(loaded.parts[path], "of", None)
-    return None if price is None else PricedPart(price=price, view=part.capabilities.view)
+    if price is None:
+        return None
+    if not isinstance(part, Guard):  # a proxy around tools is shown their texts
+        return PricedPart(price=price)
+    return PricedPart(price=price, view=part.capabilities.view)
 
 
 def calls_service(loaded: LoadedConfig, name: str) -> bool:

@@ -195,7 +195,8 @@ def _built(manifest: RunManifest) -> dict[str, object]:
 
 
 def _samples_of(manifest: RunManifest) -> int:
-    return sum(data.attacks + data.benign for data in manifest.data)
+    """Return how many samples a run has, those without a label included."""
+    return sum(data.attacks + data.benign + data.unlabelled for data in manifest.data)
 
 
 def _difference(first: Mapping[str, Any], other: Mapping[str, Any], above: str = "") -> str:

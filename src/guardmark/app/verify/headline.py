@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-_OUTCOMES: Final = ("allow", "block", "malformed", "error")
+_REWRITTEN: Final = "rewritten"
+_OUTCOMES: Final = ("allow", "block", "malformed", "error", _REWRITTEN)
 """Outcomes of a defense; their places are their codes in the records."""
 _SIDES: Final = (("attacks", 1), ("benign", 0))
 _PAIRED: Final = (("attack_success_rate", 1, 0), ("false_positive_rate", 0, 1))
@@ -110,7 +111,9 @@ def count_defense(
                 outcomes[label][outcome] += count
             if allow + block:
                 decided[label][allow, block] += 1
-            asked, replied = asked + allow + block + sum(failed), replied + allow + block
+            *_, rewritten = failed
+            asked += allow + block + sum(failed)
+            replied += allow + block + rewritten
         answered[asked, replied] += 1
     return DefenseCounts(outcomes=outcomes, decided=decided, answered=answered)
 
@@ -122,9 +125,13 @@ def _defense_figures(
     where = f"defenses[{stated['name']}]"
     for side, label in _SIDES:
         tally = counts.outcomes[label]
+        said = _within(stated, "counts", side)
         counted: Json = {outcome: tally[outcome] for outcome in _OUTCOMES}
-        counted |= {"answered": tally["allow"] + tally["block"], "total": tally.total()}
-        yield f"{where}.counts.{side}", _within(stated, "counts", side), counted
+        if not tally[_REWRITTEN] and _REWRITTEN not in said:
+            del counted[_REWRITTEN]  # a summary from before there was such a count
+        counted["answered"] = tally["allow"] + tally["block"] + tally[_REWRITTEN]
+        counted["total"] = tally.total()
+        yield f"{where}.counts.{side}", said, counted
     for name, groups in (
         ("attack_success_rate", counts.rate(1, 0)),
         ("true_positive_rate", counts.rate(1, 1)),

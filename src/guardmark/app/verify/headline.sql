@@ -1,18 +1,21 @@
 -- Groups of one defense, :name, with the counts of its outcomes (0 allow, 1 block, 2 malformed,
--- 3 error). :a is the threshold that reports were asked for, or null: a decision with a score
--- then came to what it comes to at that threshold.
+-- 3 error, and 4 where another text went on in place of the one shown: flag 64). :a is the
+-- threshold that reports were asked for, or null: a decision with a score then came to what it
+-- comes to at that threshold.
 SELECT
     name,
     is_attack,
     sum(outcome = 0),
     sum(outcome = 1),
     sum(outcome = 2),
-    sum(outcome = 3)
+    sum(outcome = 3),
+    sum(outcome = 4)
 FROM (
     SELECT
         coalesce(s.origin, s.id) AS name,
         k.is_attack,
         CASE
+            WHEN a.outcome = 0 AND a.flags & 64 THEN 4
             WHEN a.outcome < 2 AND a.score IS NOT NULL AND :a IS NOT NULL THEN a.score >= :a
             ELSE a.outcome
         END AS outcome
@@ -37,10 +40,12 @@ FROM (
     SELECT
         coalesce(s.origin, s.id) AS name,
         CASE
+            WHEN a.outcome = 0 AND a.flags & 64 THEN 4
             WHEN a.outcome < 2 AND a.score IS NOT NULL AND :a IS NOT NULL THEN a.score >= :a
             ELSE a.outcome
         END AS one,
         CASE
+            WHEN b.outcome = 0 AND b.flags & 64 THEN 4
             WHEN b.outcome < 2 AND b.score IS NOT NULL AND :b IS NOT NULL THEN b.score >= :b
             ELSE b.outcome
         END AS two

@@ -105,6 +105,7 @@ def local_files(name: str, entry: CatalogueEntry, folder: Path) -> dict[str, Pat
 
 
 def _candidates(file: SourceFile, entry: CatalogueEntry, folder: Path) -> list[Path]:
+    """Find the files of a folder that may be a file of an entry."""
     steps = file.path.split("/")
     if folder.is_file():
         return [folder] if fnmatch(folder.name, steps[-1]) else []
@@ -121,6 +122,7 @@ def _candidates(file: SourceFile, entry: CatalogueEntry, folder: Path) -> list[P
 
 
 def _wrong_checksum(name: str, file: SourceFile, came: str) -> DatasetError:
+    """Say that a file is not the one that an entry describes."""
     return DatasetError(
         f"{file.path} of {name} is not the file that the entry describes.\n"
         f"Expected SHA-256 {file.sha256[:16]}..., came {came[:16]}...; nothing was stored.\n"
@@ -249,6 +251,7 @@ def _download(name: str, entry: CatalogueEntry, path: str, target: Path) -> None
 
 
 def _unreachable(name: str, reason: str) -> ServiceError:
+    """Say that a home gave nothing."""
     return ServiceError(
         f"{name} cannot be fetched: {reason}.\nNothing was stored. "
         "Try again, or name a local copy (--from PATH, or from: in a configuration)."
@@ -273,6 +276,7 @@ def _refused(name: str, entry: CatalogueEntry, what: str, status: int | None) ->
 
 
 def _hub() -> Any:
+    """Load the library of the hub, where it is installed."""
     with needs("Reading from the hub needs huggingface_hub", "hub"):
         import huggingface_hub
         import huggingface_hub.errors
@@ -297,6 +301,7 @@ def _hub_errors(name: str, entry: CatalogueEntry, what: str) -> Iterator[None]:
 def _download_from_hub(
     name: str, entry: CatalogueEntry, path: str, *, commit: str, folder: Path
 ) -> None:
+    """Fetch one file of a hub into a folder."""
     with _hub_errors(name, entry, path):
         _hub().hf_hub_download(
             entry.home.removeprefix(_HUB),

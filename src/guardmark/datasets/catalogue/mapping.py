@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     _Numbered = tuple[int, Row]
 
 _FIELDS: Final = ("text", "label", "category", "subcategory", "language", "group", "kind")
-_DOCUMENTS: Final = frozenset({"json", "yaml"})
+_PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {"json": json.loads, "yaml": yaml.safe_load}
+"""Formats of documents that are read whole and walked down to their rows."""
 _PLACES: Final = ("start", "middle", "end")
 
 
@@ -57,10 +58,10 @@ def _with_others(
     rows: Iterator[_Numbered], rules: RowRules, entry: CatalogueEntry, files: Mapping[str, Path]
 ) -> Iterator[_Numbered]:
     """Yield rows with what they take from lists and from other files of the entry."""
+    sources = {file.path: file for file in entry.files}
 
     def other(path: str) -> list[Row]:
-        (file,) = (each for each in entry.files if each.path == path)
-        return [row for _, row in _raw(file, files[path], None)]
+        return [row for _, row in _raw(sources[path], files[path], None)]
 
     if rules.each:
         rows = _members(rows, rules.each)
@@ -72,10 +73,11 @@ def _with_others(
 
 
 def _raw(file: SourceFile, path: Path, rules: RowRules | None) -> Iterator[_Numbered]:
+    """Yield the rows of a file as they stand there, numbered, with what the entry adds."""
     spec = _spec_of(file, path)
-    if file_format(spec) in _DOCUMENTS:
-        parse = json.loads if file_format(spec) == "json" else yaml.safe_load
-        yield from _document_rows(file, path, rules, parse=parse)
+    kind = file_format(spec)
+    if kind in _PARSERS:
+        yield from _document_rows(file, path, rules, parse=_PARSERS[kind])
         return
     for number, row in read_rows(spec):
         if isinstance(row, Fault):
@@ -84,6 +86,7 @@ def _raw(file: SourceFile, path: Path, rules: RowRules | None) -> Iterator[_Numb
 
 
 def _spec_of(file: SourceFile, path: Path) -> DatasetSpec:
+    """Return a file of an entry as the readers of data take it."""
     kind = "yaml" if path.suffix in {".yaml", ".yml"} else file.format
     return DatasetSpec(name="", path=path, shown_as=path.name, format=kind)
 
@@ -91,7 +94,9 @@ def _spec_of(file: SourceFile, path: Path) -> DatasetSpec:
 def _class_columns(file: SourceFile, path: Path) -> Mapping[str, list[str]]:
     """Return the columns of a file whose numbers have names, with the names in order."""
     spec = _spec_of(file, path)
-    return read_class_names(spec) if file_format(spec) == "parquet" else {}
+    if file_format(spec) != "parquet":
+        return {}
+    return read_class_names(spec)
 
 
 def _document_rows(
@@ -106,12 +111,18 @@ def _document_rows(
             f"The data file {path.name} is not {kind}.\nFetch it again; it is cut off, "
             "or not what its name says."
         ) from error
-    under, above, levels = (
-        ("", {}, ("number",)) if rules is None else (rules.under, rules.above, rules.levels)
-    )
-    common = {name: getter(source)(document) for name, source in above.items()}
+    under = ""
+    levels: tuple[str, ...] = ("number",)
+    common: dict[str, object] = {}
+    if rules is not None:
+        under, levels = rules.under, rules.levels
+        for name, source in rules.above.items():
+            common[name] = getter(source)(document)
+    top = document
+    if under:
+        top = getter(under)(document)
     number = 0
-    for keys, leaf in _leaves(getter(under)(document) if under else document, levels):
+    for keys, leaf in _leaves(top, levels):
         number += 1
         columns = leaf if isinstance(leaf, dict) else {"value": leaf}
         yield number, {**common, **keys, **columns, **file.add}
@@ -123,11 +134,16 @@ def _document_rows(
 
 
 def _leaves(value: object, levels: tuple[str, ...]) -> Iterator[tuple[dict[str, object], object]]:
+    """Yield what lies some levels down, with the keys and positions that lead there."""
     if not levels:
         yield {}, value
         return
-    pairs: Iterable[tuple[object, object]] = enumerate(value) if isinstance(value, list) else ()
-    for key, inner in value.items() if isinstance(value, dict) else pairs:
+    pairs: Iterable[tuple[object, object]] = ()
+    if isinstance(value, dict):
+        pairs = value.items()
+    elif isinstance(value, list):
+        pairs = enumerate(value)
+    for key, inner in pairs:
         for keys, leaf in _leaves(inner, levels[1:]):
             yield {levels[0]: key, **keys}, leaf
 
@@ -140,10 +156,16 @@ def _members(rows: Iterator[_Numbered], column: str) -> Iterator[_Numbered]:
 
 
 def _joined(rows: Iterator[_Numbered], rule: JoinRule, others: list[Row]) -> Iterator[_Numbered]:
-    table = {_word(row.get(rule.on)): row for row in others}
+    """Add columns of another file's row to each row, found by a value that both have."""
+    by_value = {_word(row.get(rule.on)): row for row in others}
     for number, row in rows:
-        other = table.get(_word(row.get(rule.on)), {})
-        yield number, {**row, **{new: other.get(old, "") for new, old in rule.take.items()}}
+        other = by_value.get(_word(row.get(rule.on)), {})
+        yield number, row | _taken(other, rule.take)
+
+
+def _taken(row: Row, take: Mapping[str, str]) -> Row:
+    """Return some columns of a row under new names; empty where it lacks one."""
+    return {new: row.get(old, "") for new, old in take.items()}
 
 
 def _inserted(
@@ -153,7 +175,7 @@ def _inserted(
     deal = cycle(documents)
     for number, row in rows:
         for document in islice(deal, rule.each):
-            taken = {new: document.get(old, "") for new, old in rule.take.items()}
+            taken = _taken(document, rule.take)
             for place in _PLACES:
                 text = insert_text(str(document[rule.column]), str(row["value"]), place)
                 yield number, {**row, **taken, "document": text, "place": place}
@@ -166,7 +188,11 @@ def insert_text(document: str, text: str, place: str) -> str:
     if place == "end":
         return f"{document}\n{text}"
     half = len(document) // 2
-    gap = next((n for n in range(half, len(document)) if document[n].isspace()), half)
+    gap = half
+    for position in range(half, len(document)):
+        if document[position].isspace():
+            gap = position
+            break
     return f"{document[:gap]}\n{text}\n{document[gap + 1 :]}"
 
 
@@ -185,6 +211,16 @@ class _OtherMeaning(Exception):
     )
 
 
+def _needed_columns(rules: RowRules) -> tuple[str, ...]:
+    """Return the columns at the top of a row that the rules read and that every row has."""
+    used = [*rules.where, *rules.leave_out, *rules.unique]
+    for rule in (*(getattr(rules, field) for field in _FIELDS), *rules.keep.values()):
+        if rule:
+            used += rule.columns()
+    tops = dict.fromkeys(column.split(".")[0] for column in used)
+    return tuple(top for top in tops if top not in rules.optional)
+
+
 class _Compiled:
     """The rules of one file, ready for many rows."""
 
@@ -192,11 +228,7 @@ class _Compiled:
         self, rules: RowRules, path: str, name: str, *, class_columns: Mapping[str, list[str]]
     ) -> None:
         self._file = path.rsplit("/", 1)[-1]
-        named = (getattr(rules, field) for field in _FIELDS)
-        used = [c for rule in (*named, *rules.keep.values()) if rule for c in rule.columns()]
-        used += [*rules.where, *rules.leave_out, *rules.unique]
-        tops = dict.fromkeys(column.split(".")[0] for column in used)
-        self._tops: tuple[str, ...] = tuple(top for top in tops if top not in rules.optional)
+        self._tops = _needed_columns(rules)
         self._name = name
         self._fields: dict[str, Callable[[Row], str]] = {}
         for field in _FIELDS:
@@ -217,7 +249,8 @@ class _Compiled:
     def require_columns(self, row: Row) -> None:
         """Raise what the first row of a file lacks; later ones are like it."""
         tops, self._tops = self._tops, ()
-        if missing := [top for top in tops if top not in row]:
+        missing = [top for top in tops if top not in row]
+        if missing:
             raise DatasetError(
                 f"{self._file} has no column {', '.join(map(repr, missing))}: its home has changed "
                 "since the entry was written.\n"
@@ -228,8 +261,9 @@ class _Compiled:
 
     def wants(self, row: Row, seen: set[bytes]) -> bool:
         """Tell whether the rules take a row."""
-        if any((_word(read(row)) in words) is not wanted for read, words, wanted in self._where):
-            return False
+        for read, words, is_wanted in self._where:
+            if (_word(read(row)) in words) is not is_wanted:
+                return False
         if not self._unique:
             return True
         key = _key("\x1f".join(_word(read(row)) for read in self._unique))
@@ -287,6 +321,7 @@ def _compiled(rule: FieldRule, class_columns: Mapping[str, list[str]]) -> Callab
 
 
 def _base(rule: FieldRule, class_columns: Mapping[str, list[str]]) -> Callable[[Row], str]:
+    """Turn where a rule finds its value into a function of a row."""
     if rule.constant:
         return lambda _row: rule.constant
     if rule.column:
@@ -332,6 +367,7 @@ def _contradicts(word: str, meaning: str) -> bool:
 
 
 def _key(text: str) -> bytes:
+    """Return eight bytes that stand for a text."""
     return sha256(text.encode(errors="replace")).digest()[:8]
 
 

@@ -182,6 +182,7 @@ _Model = TypeVar("_Model", bound=Settings)
 
 
 def _names(folder: Path) -> tuple[str, ...]:
+    """Name what lies in a folder of the catalogue."""
     return tuple(sorted(path.stem for path in folder.glob("*.toml")))
 
 
@@ -212,6 +213,7 @@ def find_suite(name: str) -> Suite:
 
 
 def _parsed(path: Path, model: type[_Model]) -> _Model:
+    """Read an entry or a suite from a file."""
     try:
         return model.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

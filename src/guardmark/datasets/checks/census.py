@@ -106,6 +106,7 @@ def take_census(samples: Iterable[Sample]) -> Census:
 
 
 def _facet(samples: Sequence[Sample], value_of: Callable[[Sample], str]) -> tuple[Count, ...]:
+    """Count the samples of each value of a facet, the most frequent first."""
     by_value: dict[str, list[Sample]] = {}
     for sample in samples:
         by_value.setdefault(value_of(sample) or UNSTATED, []).append(sample)
@@ -114,6 +115,7 @@ def _facet(samples: Sequence[Sample], value_of: Callable[[Sample], str]) -> tupl
 
 
 def _count(value: str, samples: Sequence[Sample]) -> Count:
+    """Count samples and their groups."""
     groups = Counter(sample.lineage for sample in samples)
     attacks = sum(sample.is_attack for sample in samples)
     return Count(
@@ -126,6 +128,7 @@ def _count(value: str, samples: Sequence[Sample]) -> Count:
 
 
 def _lengths(samples: Sequence[Sample]) -> Lengths | None:
+    """Measure how long the texts under test are."""
     if not samples:
         return None
     ordered = sorted(len(sample.prompt.words) for sample in samples)
@@ -141,6 +144,7 @@ _PATTERNS: tuple[tuple[str, bool, re.Pattern[str]], ...] = tuple(
 
 
 def _oddities(samples: Sequence[Sample]) -> tuple[Oddity, ...]:
+    """Count texts with unusual characters."""
     by_kind: dict[tuple[str, bool], list[str]] = {}
     for sample in samples:
         text = sample.prompt.words

@@ -23,12 +23,19 @@ _MOST_COLUMNS: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossedColumn:
-    """A column of metadata that crosses the groups."""
+    """A column of metadata that crosses the groups.
 
-    name: str  # Of the column.
-    values: int  # How many it has.
-    groups: int  # Groups that have any of them.
-    filled: float  # Share of all pairs of a group and a value that occur.
+    Attributes:
+        name: Of the column.
+        values: How many it has.
+        groups: Groups that have any of them.
+        filled: Share of all pairs of a group and a value that occur.
+    """
+
+    name: str
+    values: int
+    groups: int
+    filled: float
 
     @property
     def has_fewer(self) -> bool:

@@ -301,7 +301,7 @@ def _versioned(manifests: Sequence[DataManifest]) -> DataIssue:
         if not manifest.version:
             unversioned.add(manifest.name)
         for name in manifest.files:
-            details.append(f"{name}: content hash {manifest.sha256[:16]}")  # noqa: PERF401 - beside what else is gathered
+            details.append(f"{name}: content hash {manifest.sha256[:16]}")
     return _issue(
         "versioned",
         {"without_version": len(unversioned)},

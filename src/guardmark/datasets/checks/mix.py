@@ -105,7 +105,7 @@ def mix_distances(samples: Iterable[Sample], mix: Sequence[Dimension]) -> tuple[
     for dimension in mix:
         for label in dimension.labels():
             if label in by_label:
-                distances.append(_distance(by_label[label], dimension, label))  # noqa: PERF401 - two loops and a condition
+                distances.append(_distance(by_label[label], dimension, label))
     return tuple(distances)
 
 
@@ -191,6 +191,7 @@ def _distance(samples: Sequence[Sample], dimension: Dimension, label: Label) -> 
 
 
 def _rake(samples: Sequence[Sample], mix: Sequence[Dimension]) -> list[float]:
+    """Weigh samples so that each facet in turn has its shares, until nothing moves."""
     import numpy as np  # on use: most commands weigh nothing
 
     facets = []

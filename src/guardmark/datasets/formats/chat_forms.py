@@ -29,6 +29,7 @@ def is_conversation(value: object) -> bool:
 
 
 def _has_speaker(message: dict[str, Any]) -> bool:
+    """Tell whether a message says who speaks."""
     if "role" in message or "from" in message:
         return True
     return message.get("type") in _LANGCHAIN and ("content" in message or "data" in message)
@@ -61,6 +62,7 @@ def _with_role_and_content(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _common(message: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
+    """Bring one message into the common form: tools' results become messages of their own."""
     turn = _with_role_and_content(message)
     if turn.get("type") in _ROLES_OF_RESPONSES:
         yield _item_of_responses(turn, number)
@@ -97,10 +99,12 @@ def _typed(part: Any) -> Any:
 
 
 def _is_of(part: object, kind: str) -> bool:
+    """Tell whether a part is of a kind."""
     return isinstance(part, dict) and part.get("type") == kind
 
 
 def _part(part: Any) -> Any:
+    """Bring one part of a content into the common form."""
     if not isinstance(part, dict):
         return part
     if part.get("type") in _TEXT_PARTS:
@@ -134,11 +138,13 @@ def _call(call: object, number: int, at: int) -> object:
 
 
 def _use(part: dict[str, Any], number: int, at: int) -> dict[str, Any]:
+    """Bring Anthropic's call of a tool into the common form."""
     function = {"name": part.get("name"), "arguments": part.get("input")}
     return {"id": part.get("id") or f"call-{number}-{at + 1}", "function": function}
 
 
 def _item_of_responses(item: dict[str, Any], number: int) -> dict[str, Any]:
+    """Bring a call, or the output of one, of the Responses API into the common form."""
     role = _ROLES_OF_RESPONSES[item["type"]]
     if role == "tool":
         return {"role": role, "content": item.get("output"), "tool_call_id": item.get("call_id")}

@@ -52,6 +52,7 @@ def with_names(row: dict[str, Any], names: Mapping[str, list[str]]) -> dict[str,
 
 
 def _named(cell: Any, names: list[str]) -> Any:
+    """Return the name of a number, or of each number of a list."""
     if isinstance(cell, list):
         return [_named(each, names) for each in cell]
     if not isinstance(cell, int) or isinstance(cell, bool):

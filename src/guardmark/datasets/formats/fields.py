@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -76,20 +75,34 @@ def plan_fields(row: Mapping[str, object], spec: DatasetSpec) -> FieldPlan:
     metadata = inner if isinstance(inner, dict) else {}
     paths: dict[str, str] = {}
     for target, names in USUAL_NAMES.items():
-        stated = (spec.label_field if target == "label" else "") or spec.map.get(target)
-        here = (name for name in names if name in row)
-        below = (f"metadata.{name}" for name in names if name in metadata)
-        if path := stated or next(chain(here, below), ""):
+        path = spec.map.get(target) or _usual_path(names, row, metadata)
+        if target == "label" and spec.label_field:
+            path = spec.label_field
+        if path:
             paths[target] = path
     return FieldPlan(paths=paths, taken=frozenset(path.split(".")[0] for path in paths.values()))
 
 
+def _usual_path(
+    names: tuple[str, ...], row: Mapping[str, object], metadata: Mapping[str, object]
+) -> str:
+    """Return where a row has the first of some names: in itself, else in its metadata."""
+    for name in names:
+        if name in row:
+            return name
+    for name in names:
+        if name in metadata:
+            return f"metadata.{name}"
+    return ""
+
+
 def near_column(field: str, row: Iterable[str]) -> str:
     """Return the column that is called nearly as a field usually is, or nothing."""
-    plain = {str(name).strip().lower().replace(" ", "_"): str(name) for name in row}
+    columns = {str(name).strip().lower().replace(" ", "_"): str(name) for name in row}
     for usual in USUAL_NAMES[field]:
-        if near := get_close_matches(usual, plain, n=1, cutoff=0.8):
-            return plain[near[0]]
+        near = get_close_matches(usual, columns, n=1, cutoff=0.8)
+        if near:
+            return columns[near[0]]
     return ""
 
 
@@ -158,9 +171,9 @@ def resolve_label(row: Mapping[str, object]) -> PackLabel:
                 return PackLabel(holder[name], source, prefix + name)
     if str(metadata.get("original_category", "")).strip().lower() == _TELLING_WORD:
         return PackLabel(Label.ATTACK.value, INFERRED, "metadata.original_category")
-    origin = (row.get(name) for name in ("source", PACK_MARK, "pack_subset"))
-    if any(_TELLING_WORD in str(word or "").lower() for word in origin):
-        return PackLabel(Label.ATTACK.value, INFERRED, "")
+    for name in ("source", PACK_MARK, "pack_subset"):
+        if _TELLING_WORD in str(row.get(name) or "").lower():
+            return PackLabel(Label.ATTACK.value, INFERRED, "")
     return PackLabel(None, "unknown", "")
 
 
@@ -190,9 +203,12 @@ class BadRows(DatasetError):
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults: tuple[Fault, ...] = tuple(faults)
         rows = {(fault.file, fault.row) for fault in self.faults if fault.row}
-        count = f": {counted(len(rows), 'bad row')}" if rows else ""
-        head = f"The data cannot be used{count}. Nothing was run."
-        super().__init__("\n".join([head, *_lines(self.faults), *([_NEXT] if rows else [])]))
+        lines = ["The data cannot be used. Nothing was run.", *_lines(self.faults)]
+        if rows:
+            count = counted(len(rows), "bad row")
+            lines[0] = f"The data cannot be used: {count}. Nothing was run."
+            lines.append(_NEXT)
+        super().__init__("\n".join(lines))
 
 
 def _lines(faults: Sequence[Fault]) -> list[str]:
@@ -204,13 +220,17 @@ def _lines(faults: Sequence[Fault]) -> list[str]:
     for (file, path, template), alike in grouped.items():
         rows = [fault.row for fault in alike]
         values = list(dict.fromkeys(fault.value for fault in alike))
-        left = len(values) - _MOST_VALUES
-        words = ", ".join(values[:_MOST_VALUES]) + (f" and {left:,} more" if left > 0 else "")
-        message = template.replace("{value}", words)
+        words = ", ".join(values[:_MOST_VALUES])
+        if len(values) > _MOST_VALUES:
+            words += f" and {len(values) - _MOST_VALUES:,} more"
         where = f"  {file}"
-        if rows != [0]:
-            where += f" row{'s' * (len(rows) > 1)} {_ranges(rows)}"
-        lines.append(f"{where}{f', field {path}' if path else ''}: {message}")
+        if len(rows) > 1:
+            where += f" rows {_ranges(rows)}"
+        elif rows != [0]:
+            where += f" row {_ranges(rows)}"
+        if path:
+            where += f", field {path}"
+        lines.append(f"{where}: {template.replace('{value}', words)}")
     return lines
 
 
@@ -222,6 +242,11 @@ def _ranges(rows: Sequence[int]) -> str:
             spans[-1][1] = row
         else:
             spans.append([row, row])
-    left = sum(b - a + 1 for a, b in spans[_MOST_SPANS:])
-    shown = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans[:_MOST_SPANS])
-    return f"{shown} and {left:,} more" if left else shown
+    words = []
+    for first, last in spans[:_MOST_SPANS]:
+        words.append(str(first) if first == last else f"{first}-{last}")
+    shown = ", ".join(words)
+    left = sum(last - first + 1 for first, last in spans[_MOST_SPANS:])
+    if left:
+        shown += f" and {left:,} more"
+    return shown

@@ -195,6 +195,7 @@ def _store(path: Path) -> Iterator[Any]:
 
 
 def _not_opened(spec: DatasetSpec, reason: str | None) -> DatasetError:
+    """Say that a file cannot be opened, and which one may be meant."""
     near = did_you_mean(spec.path.name, (each.name for each in spec.path.parent.glob("*")))
     return DatasetError(
         f"The data file {spec.shown_as} cannot be opened: {reason}.{near}\n"
@@ -302,6 +303,7 @@ def _lines(stream: IO[str], shown_as: str) -> Iterator[str]:
 
 
 def _require_end(line: AnyStr, number: int, shown_as: str) -> None:
+    """Refuse a line that is longer than any text."""
     if len(line) >= LONGEST_DATA_LINE - len(_BOM):
         raise _broken(shown_as, f"has a line {number} of {LONGEST_DATA_LINE >> 20} MiB or more")
 
@@ -419,6 +421,7 @@ def _elements(text: IO[str], held: str) -> Iterator[object]:
 
 
 def _after_blanks(held: str, at: int) -> int:
+    """Return the position of the next character that is no blank."""
     while at < len(held) and held[at] in _BLANKS:
         at += 1
     return at
@@ -439,6 +442,7 @@ def _pack_items(pack: dict[str, object], spec: DatasetSpec) -> Iterator[RawRow]:
 
 
 def _parquet_rows(spec: DatasetSpec) -> Iterator[RawRow]:
+    """Read the rows of a Parquet file, some at a time."""
     with needs(f"Reading {spec.shown_as} needs pyarrow", "parquet"):
         from pyarrow import ArrowException
         from pyarrow.compute import binary_length
@@ -526,6 +530,7 @@ def _checked(shown_as: str, number: int, row: object) -> dict[str, object] | Fau
 
 
 def _not_utf8(shown_as: str, row: int, error: UnicodeDecodeError) -> Fault:
+    """Say where a file is no UTF-8, and how to state its encoding."""
     message = f"is not UTF-8 ({{value}}): {_ENCODE}cp1252 (or what it was saved in)"
     byte = f"byte 0x{error.object[error.start]:02x} at {error.start}"
     return Fault(file=shown_as, row=row, field="", message=message, value=byte)

@@ -123,6 +123,7 @@ def _census(
 
 
 def _fields(row: Row) -> Iterator[str]:
+    """Yield the fields of a row, those of inner objects by dotted paths."""
     for name, value in row.items():
         yield from [f"{name}.{inner}" for inner in value] if isinstance(value, dict) else [name]
 

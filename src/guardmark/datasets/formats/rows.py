@@ -136,6 +136,7 @@ class QuickRows:
         return _new(PlainSample, (sample_id, known.kind, group or None, text, digest, rest))
 
     def _match(self, row: Mapping[str, object]) -> _Match | None:
+        """Find what the facets of a row mean; None where the row is unusual."""
         values = self._values(row)
         sample_id, text = values[0], values[1]
         if type(text) is not str or type(sample_id) is not str:
@@ -155,6 +156,7 @@ class QuickRows:
         return (known, sample_id, text, group) if is_usual else None
 
     def _metadata(self, row: Mapping[str, object]) -> Mapping[str, object]:
+        """Return what the row says beside the fields of a sample."""
         return {name: row[name] for name in self._rest}
 
 
@@ -234,6 +236,7 @@ class RowReader:
         faults: list[Fault] = []
 
         def fault(field: str, message: str, value: str = "") -> None:
+            """Note what is wrong with a field of the row."""
             path, file = plan.paths.get(field, field), self.spec.shown_as
             faults.append(Fault(file=file, row=number, field=path, message=message, value=value))
 
@@ -284,6 +287,7 @@ class RowReader:
         )
 
     def _plan(self, row: Row) -> tuple[FieldPlan, dict[str, Getter], QuickRows]:
+        """Return where rows of this shape hold each field, and how they are read."""
         inner = row.get("metadata")
         shape = (*row, "|", *inner) if isinstance(inner, dict) else tuple(row)
         known = self._plans.get(shape)
@@ -304,18 +308,22 @@ class RowReader:
         return known
 
     def _value(self, row: Row, gets: Mapping[str, Getter], field: str) -> object:
+        """Return what a row says of a field, or the default."""
         get = gets.get(field)
         value = get(row) if get else None
         return self.spec.defaults.get(field) if value is None or value == "" else value
 
     def _text(self, row: Row, gets: Mapping[str, Getter], field: str) -> str:
+        """Return what a row says of a field, as text."""
         value = self._value(row, gets, field)
         return "" if value is None else str(value)
 
     def _variant(self, row: Row, gets: Mapping[str, Getter]) -> str:
+        """Return the variant of a row."""
         return self._text(row, gets, "variant") or "original"
 
     def _prompt(self, row: Row, gets: Mapping[str, Getter], fault: Report) -> Prompt | None:
+        """Read the text or the conversation of a row."""
         messages = gets["messages"](row) if "messages" in gets else None
         if messages is None and "text" in gets and is_conversation(gets["text"](row)):
             messages = gets["text"](row)
@@ -443,6 +451,7 @@ class RowReader:
     def _category(
         self, row: Row, gets: Mapping[str, Getter], label: Label | None, fault: Report
     ) -> tuple[str, str]:
+        """Read category and subcategory; those of an attack have to be declared."""
         category = self._text(row, gets, "category")
         subcategory = self._text(row, gets, "subcategory")
         if label is Label.BENIGN:
@@ -466,6 +475,7 @@ class RowReader:
         return category, subcategory
 
     def _severity(self, row: Row, gets: Mapping[str, Getter], fault: Report) -> Severity | None:
+        """Read the severity of a row."""
         word = self._text(row, gets, "severity").strip().lower()
         if not word:
             return None

@@ -132,6 +132,7 @@ def fields_of(row: Any) -> Any:
 
 
 def _row_line(row: object, number: int) -> str:
+    """Write a row of Python as a line of JSON."""
     if not isinstance(row, Sample | Mapping):
         raise DatasetError(
             f"Row {number} of the data is of type {type(row).__name__}; expected a Sample, a dict "
@@ -196,6 +197,7 @@ def sample_row(sample: Sample) -> dict[str, Any]:
 
 
 def _messages(prompt: Prompt) -> list[dict[str, object]]:
+    """Write a conversation, with the message under test marked."""
     marked = prompt.under_test % len(prompt.messages)
     return [
         message.chat(message.role.value) | ({"under_test": True} if index == marked else {})
@@ -204,6 +206,7 @@ def _messages(prompt: Prompt) -> list[dict[str, object]]:
 
 
 def _packed(raw: BinaryIO, path: Path) -> AbstractContextManager[Any]:
+    """Open a file for writing, packed where its name says so."""
     if path.suffix.lower() != ".gz":
         return nullcontext(raw)
     # Neither name nor time inside: equal samples give equal bytes.
@@ -211,6 +214,7 @@ def _packed(raw: BinaryIO, path: Path) -> AbstractContextManager[Any]:
 
 
 def _write_json(samples: Iterable[Sample], out: BinaryIO, *, is_list: bool) -> None:
+    """Write samples as JSON lines, or as one list."""
     between = b",\n" if is_list else b"\n"
     out.write(b"[\n" if is_list else b"")
     lead = b""
@@ -237,6 +241,7 @@ def _write_table(samples: Iterable[Sample], out: BinaryIO, *, delimiter: str) ->
 
 
 def _cells(sample: Sample) -> dict[str, str]:
+    """Write a sample as the cells of a table."""
     row = sample_row(sample)
     told = (name for name in NESTED_COLUMNS if row.get(name))
     nested = {name: json.dumps(row[name], ensure_ascii=False) for name in told}
@@ -244,6 +249,7 @@ def _cells(sample: Sample) -> dict[str, str]:
 
 
 def _write_parquet(samples: Iterable[Sample], out: BinaryIO) -> None:
+    """Write samples as a table of Parquet, some rows at a time."""
     with needs("Writing Parquet needs pyarrow", "parquet"):
         import pyarrow as pa
         import pyarrow.parquet as pq

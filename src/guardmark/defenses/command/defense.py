@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
 from guardmark.core.protocols import BatchLimits, Capabilities
+from guardmark.defenses.answers import unless_same
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.command.process import ProcessFault, Replies, WorkerProcess
 
@@ -188,7 +189,7 @@ class _InProcesses:
         fields, fault = exchange.answers[0], exchange.fault
         if fault is not None:
             return _failed(fault.kind, str(fault), exchange.took_ns)
-        return self._read(fields or {}, exchange.took_ns, amortised=False)
+        return unless_same(self._read(fields or {}, exchange.took_ns, amortised=False), text)
 
     def _read(self, fields: Mapping[str, Any], took_ns: int, *, amortised: bool) -> Decision:
         if "error" in fields:
@@ -201,6 +202,7 @@ class _InProcesses:
             latency_ns=took_ns,
             amortised=amortised,
             evidence=decision.evidence,
+            text=decision.text,
         )
 
 
@@ -237,7 +239,7 @@ class CommandBatchDefense(_InProcesses):
         return [
             await self._ask_one(text)
             if is_lost or fields is None
-            else self._read(fields, share, amortised=True)
+            else unless_same(self._read(fields, share, amortised=True), text)
             for text, fields in zip(texts, exchange.answers, strict=True)
         ]
 

@@ -76,6 +76,7 @@ class AnswerRules:
     blocked_rule: BlockedRule = is_true
     action: JsonPath | None = None
     actions: Mapping[str, Outcome] = field(default_factory=dict)
+    rewriting: frozenset[str] = frozenset()  # words of the action that mean another text goes on
     score: JsonPath | None = None
     scale: ScoreScale = _UNIT
     score_kind: ScoreKind = ScoreKind.SELF_REPORTED
@@ -84,6 +85,7 @@ class AnswerRules:
     categories: JsonPath | None = None
     thresholds: Mapping[str, float] = field(default_factory=dict)  # of native categories, by name
     reason: JsonPath | None = None
+    rewritten: JsonPath | None = None  # the text that goes on in place of the one that was sent
     statuses: Mapping[int, Outcome] = field(default_factory=dict)
     rejection: WordRule | None = None
     incomplete: WordRule | None = None
@@ -168,7 +170,26 @@ def _read(rules: AnswerRules, document: object, exchange: Exchange, *, truncated
         score_kind=ScoreKind.NONE if score is None else score_kind,
         latency_ns=exchange.service_ns,
         evidence=evidence,
+        text=_rewritten(rules, document, native) if outcome is Outcome.ALLOW else None,
     )
+
+
+def _rewritten(rules: AnswerRules, document: object, native: str) -> str | None:
+    """Return the text that goes on; a word that means rewrite needs one."""
+    if rules.rewritten is None or (rules.rewriting and native not in rules.rewriting):
+        return None
+    for value in rules.rewritten.find(document):
+        if isinstance(value, str):
+            return value
+        if value is not None:
+            raise _NotUnderstood(
+                f"the text at {rules.rewritten.text} is {_short(value)}, and not a text"
+            )
+    if native in rules.rewriting:
+        raise _NotUnderstood(
+            f"the action {native} means rewrite, and there is no text at {rules.rewritten.text}"
+        )
+    return None
 
 
 def _of_confidence(
@@ -266,12 +287,13 @@ def _by_action(rules: AnswerRules, path: JsonPath, document: object) -> tuple[st
         known = ", ".join(sorted(rules.actions))
         shown = _short(values[0]) if values else "nothing"
         raise _NotUnderstood(f"the action at {path.text} is {shown}; known: {known}")
-    blocking = [word for word in words if rules.actions[word] is Outcome.BLOCK]
-    if blocking:
-        return blocking[0], Outcome.BLOCK
-    # Of several words the one that the text was changed is worth keeping.
-    changed = [word for word in words if says_changed(word)]
-    return changed[0] if changed else words[0], Outcome.ALLOW
+    for word in words:
+        if rules.actions[word] is Outcome.BLOCK:
+            return word, Outcome.BLOCK
+    for word in words:  # of several words the one that the text was changed is worth keeping
+        if word in rules.rewriting or says_changed(word):
+            return word, Outcome.ALLOW
+    return words[0], Outcome.ALLOW
 
 
 def _by_value(rules: AnswerRules, path: JsonPath, document: object) -> Outcome:

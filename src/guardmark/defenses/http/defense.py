@@ -54,6 +54,11 @@ if TYPE_CHECKING:
 
 
 Meaning = Literal["allow", "block", "error"]
+_MEANS: Final = {
+    "allow": Outcome.ALLOW,
+    "block": Outcome.BLOCK,
+    "rewrite": Outcome.ALLOW,  # another text goes on
+}
 Scalar = str | bool | int | float | None
 
 
@@ -112,7 +117,10 @@ class HttpDefense:
             paid = call_price(self.price, len(shown))
             cost = CallCost(at_most=paid, unanswered=paid)
             exchange = await self.endpoint.send(request, cost=cost)
-        return read_answer(self.rules, exchange, truncated=is_cut)
+        decision = read_answer(self.rules, exchange, truncated=is_cut)
+        if decision.text == shown:  # the same text goes on
+            return replace(decision, text=None)
+        return decision
 
     def _too_long(self, length: int) -> Decision:
         message = f"{length} characters are more than the {self.max_chars} the service takes"
@@ -198,7 +206,8 @@ class HttpSettings(GrownSettings):
     blocked: str | None = None
     blocked_when: BlockedWhen | list[Scalar] | Scalar = None
     action: str | None = None
-    actions: dict[str, Literal["allow", "block"]] = Field(default_factory=dict)
+    actions: dict[str, Literal["allow", "block", "rewrite"]] = Field(default_factory=dict)
+    rewritten: str | None = None
     score: str | None = None
     score_range: tuple[float, float] = (0.0, 1.0)
     score_labels: dict[str, Rate] = Field(default_factory=dict)
@@ -259,6 +268,8 @@ class HttpSettings(GrownSettings):
             raise ValueError("action (a path) and actions (its words) go together")
         if self.action and self.blocked:
             raise ValueError("has both action and blocked: only one can decide")
+        if "rewrite" in self.actions.values() and not self.rewritten:
+            raise ValueError("an action that means rewrite needs rewritten, the path to the text")
         self._decides_by_category()
         by_score = self.score and not (self.blocked or self.action or self.thresholds)
         if by_score and self.threshold is None:
@@ -373,7 +384,8 @@ class HttpSettings(GrownSettings):
             blocked=self._path(where, "blocked"),
             blocked_rule=self._blocked_rule(),
             action=self._path(where, "action"),
-            actions={word: Outcome(meaning) for word, meaning in self.actions.items()},
+            actions={word: _MEANS[meaning] for word, meaning in self.actions.items()},
+            rewriting=frozenset(w for w, meaning in self.actions.items() if meaning == "rewrite"),
             score=score,
             scale=ScoreScale(
                 lowest=self.score_range[0], highest=self.score_range[1], labels=self.score_labels
@@ -384,6 +396,7 @@ class HttpSettings(GrownSettings):
             categories=self._path(where, "categories"),
             thresholds=self.thresholds,
             reason=self._path(where, "reason"),
+            rewritten=self._path(where, "rewritten"),
             statuses={status: Outcome(meaning) for status, meaning in self.status.items()},
             rejection=self._word_rule(where, "rejection"),
             incomplete=self._word_rule(where, "incomplete"),

@@ -122,10 +122,13 @@ def is_ours(spec: Object) -> bool:
 
 def scorers_of(sample: Object) -> set[str]:
     """Return the names of the scores of a sample, as a rule may name them."""
-    names = set()
+    names: set[str] = set()
     for name, score in inner(sample, "scores").items():
         value = score.get("value") if isinstance(score, dict) else None
-        names |= {f"{name}.{key}" for key in value} if isinstance(value, dict) else {name}
+        if isinstance(value, dict):
+            names.update(f"{name}.{key}" for key in value)
+        else:
+            names.add(name)
     return names
 
 
@@ -165,14 +168,19 @@ def _beside(metadata: Object) -> Object:
 
 def _doubled_ids(listed: list[Object]) -> frozenset[str]:
     """Return the ids that stand as a number and as a text: 1 and "1" are two samples."""
-    texts = {each["id"] for each in listed if isinstance(each.get("id"), str)}
-    return frozenset(
-        texts.intersection(str(each.get("id")) for each in listed if _is_numbered(each))
-    )
+    texts: set[str] = set()
+    numbers: set[str] = set()
+    for logged in listed:
+        stated = logged.get("id")
+        if isinstance(stated, str):
+            texts.add(stated)
+        elif _is_number(stated):
+            numbers.add(str(stated))
+    return frozenset(texts & numbers)
 
 
-def _is_numbered(logged: Object) -> bool:
-    stated = logged.get("id")
+def _is_number(stated: object) -> bool:
+    """Tell whether an id is a number; true and false are none."""
     return isinstance(stated, int | float) and not isinstance(stated, bool)
 
 
@@ -181,7 +189,7 @@ def _id_of(logged: Object, doubled: frozenset[str]) -> str:
     stated = logged.get("id")
     if isinstance(stated, str) and stated:
         return f'"{stated}"' if stated in doubled else stated
-    if isinstance(stated, int | float) and not isinstance(stated, bool):
+    if _is_number(stated):
         return str(stated)
     own = word(logged, "uuid") or sha256(json.dumps(logged, sort_keys=True).encode()).hexdigest()
     return f"without-id-{own[:16]}"
@@ -189,64 +197,84 @@ def _id_of(logged: Object, doubled: frozenset[str]) -> str:
 
 def read_answer(logged: Object, ours: bool, rule: HarmRule | None) -> ImportedAnswer | None:  # noqa: FBT001 - read as one of three facts on a log
     """Read what came of one epoch."""
+    decision = response = verdict = None
     if not ours:
         response = _response(logged)
-        verdict = None if rule is None or response.text is None else _verdict(logged, rule)
+        if rule is not None and response.text is not None:
+            verdict = _verdict(logged, rule)
         return ImportedAnswer(response=response, verdict=verdict)
     scores = inner(logged, "scores")
-    decision = _decision(inner(scores, SCORER)) if SCORER in scores else None
-    has_response = inner(logged, "metadata").get("has_response") is True
-    if decision is None and not has_response:
+    if SCORER in scores:
+        decision = _decision(inner(scores, SCORER))
+    if inner(logged, "metadata").get("has_response") is True:
+        response = _response(logged)
+    if decision is None and response is None:
         return None
-    return ImportedAnswer(
-        decision=decision,
-        response=_response(logged) if has_response else None,
-        verdict=_our_verdict(inner(scores, JUDGE)) if JUDGE in scores else None,
-    )
+    if JUDGE in scores:
+        verdict = _our_verdict(inner(scores, JUDGE))
+    return ImportedAnswer(decision=decision, response=response, verdict=verdict)
 
 
 def _epoch(logged: Object) -> int:
+    """Return which repeat a sample is, from 1."""
     epoch = logged.get("epoch")
-    return epoch if isinstance(epoch, int) else 1
+    if isinstance(epoch, int):
+        return epoch
+    return 1
 
 
 def _prompt(logged: Object, metadata: Object) -> Prompt | None:
+    """Read what the model was shown; None where that is not text alone, or is not in the log."""
     shown = logged.get("input")
     if isinstance(shown, str):
         text = _resolved(logged, shown)
-        # A text that was put elsewhere and is not there is no text.
-        return None if text.startswith(_ATTACHED) else prompt_of([("user", text)])
-    listed = [turn for turn in shown if isinstance(turn, dict)] if isinstance(shown, list) else []
-    if any(_has_more_than_text(turn) for turn in listed):
-        return None
-    texts = [_resolved(logged, _content(turn)) for turn in listed]
-    if any(text.startswith(_ATTACHED) for text in texts):
-        return None
-    # Our own logs keep the roles that Inspect has no word for, and what is under test.
+        if text.startswith(_ATTACHED):
+            return None  # it was put elsewhere and is not there
+        return prompt_of([("user", text)])
+    turns: list[tuple[str, str]] = []
+    for turn in _objects(shown):
+        text = _resolved(logged, _content(turn))
+        if _has_more_than_text(turn) or text.startswith(_ATTACHED):
+            return None
+        turns.append((word(turn, "role"), text))
+    return _own_prompt([text for _, text in turns], metadata) or prompt_of(turns)
+
+
+def _own_prompt(texts: list[str], metadata: Object) -> Prompt | None:
+    """Read a prompt of our own logs: they keep roles that Inspect lacks, and what is tested."""
     roles, index = metadata.get("roles"), metadata.get("under_test")
-    if isinstance(roles, list) and isinstance(index, int) and len(roles) == len(texts) > index >= 0:
-        known = {role.value: role for role in Role}
-        if all(role in known for role in roles):
-            pairs = zip(roles, texts, strict=True)
-            messages = tuple(Message(role=known[role], content=text) for role, text in pairs)
-            return Prompt(messages=messages, under_test=index)
-    return prompt_of([(word(t, "role"), text) for t, text in zip(listed, texts, strict=True)])
+    if not isinstance(roles, list) or not isinstance(index, int):
+        return None
+    if not 0 <= index < len(roles) == len(texts):
+        return None
+    known = {role.value: role for role in Role}
+    messages = []
+    for role, text in zip(roles, texts, strict=True):
+        if role not in known:
+            return None
+        messages.append(Message(role=known[role], content=text))
+    return Prompt(messages=tuple(messages), under_test=index)
+
+
+def _objects(value: object) -> list[Object]:
+    """Return the objects of a list; nothing where it is no list."""
+    if not isinstance(value, list):
+        return []
+    return [member for member in value if isinstance(member, dict)]
 
 
 def _content(turn: Object) -> str:
     """Return the text of a message; other parts, such as images, have none."""
     content = turn.get("content")
-    if isinstance(content, list):
-        parts = (word(part, "text") for part in content if isinstance(part, dict))
-        return "\n".join(part for part in parts if part)
-    return word(turn, "content")
+    if not isinstance(content, list):
+        return word(turn, "content")
+    texts = [word(part, "text") for part in _objects(content)]
+    return "\n".join(filter(None, texts))
 
 
 def _has_more_than_text(turn: Object) -> bool:
     """Tell whether a message shows an image, sound or file: words alone are another prompt."""
-    content = turn.get("content")
-    parts = content if isinstance(content, list) else []
-    kinds = {word(part, "type") for part in parts if isinstance(part, dict)}
+    kinds = {word(part, "type") for part in _objects(turn.get("content"))}
     return not kinds <= {"", "text", "reasoning"}
 
 
@@ -262,10 +290,12 @@ _CUT: Final = {"max_tokens": "length", "model_length": "length"}
 
 
 def _response(logged: Object) -> Response:
+    """Read the model's answer, that a filter held it back, or why there is none."""
     output = inner(logged, "output")
     choices = output.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else {}
-    first = first if isinstance(first, dict) else {}
+    first: Object = {}
+    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+        first = choices[0]
     text = _resolved(logged, _content(inner(first, "message")) or word(output, "completion"))
     fault = logged.get("error") or output.get("error")
     stop = word(first, "stop_reason")
@@ -273,30 +303,38 @@ def _response(logged: Object) -> Response:
     if stop == "content_filter" and not logged.get("error") and (output.get("error") or not text):
         return filtered_response(why=word(output, "error") or "the log says content_filter")
     if fault or not text:
-        message = word(fault, "message") if isinstance(fault, dict) else str(fault or "no output")
+        message = str(fault or "no output")
+        if isinstance(fault, dict):
+            message = word(fault, "message")
         why = Evidence(message=message[:500])
         return Response(text=None, error_kind=ErrorKind.CRASH, evidence=why)
     return Response(text=text, evidence=Evidence(finish_reason=_CUT.get(stop, stop)))
 
 
 def _decision(score: Object) -> Decision:
+    """Read a decision that guardmark wrote as a score."""
     metadata = inner(score, "metadata")
     outcome = _OUTCOMES.get(word(score, "answer"))
-    reason = word(score, "explanation")
     if outcome is None:
         why = Evidence(message=f"the log says {word(score, 'answer')[:40]!r}")
         return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.CONTRACT, evidence=why)
-    kind = _ERROR_KINDS.get(word(metadata, "error_kind"), ErrorKind.CRASH)
+    error_kind = evidence = None
+    if outcome is Outcome.ERROR:
+        error_kind = _ERROR_KINDS.get(word(metadata, "error_kind"), ErrorKind.CRASH)
+    reason = word(score, "explanation")
+    if reason:
+        evidence = Evidence(reason=reason)
     return Decision(
         outcome=outcome,
         score=_number(metadata.get("score")),
         score_kind=_SCORE_KINDS.get(word(metadata, "score_kind"), ScoreKind.NONE),
-        error_kind=kind if outcome is Outcome.ERROR else None,
-        evidence=Evidence(reason=reason) if reason else None,
+        error_kind=error_kind,
+        evidence=evidence,
     )
 
 
 def _our_verdict(score: Object) -> Verdict:
+    """Read a verdict that guardmark wrote as a score."""
     label = _VERDICTS.get(word(score, "answer"), VerdictLabel.MALFORMED)
     metadata = inner(score, "metadata")
     return Verdict(
@@ -309,6 +347,7 @@ def _our_verdict(score: Object) -> Verdict:
 
 
 def _verdict(logged: Object, rule: HarmRule) -> Verdict:
+    """Read whether harm came out, by the score that a rule names."""
     if logged.get("invalidation"):
         return _unscored("the sample was invalidated")
     value, score = _scored(logged, rule.name)
@@ -339,31 +378,43 @@ def _is_harm(value: object, rule: HarmRule) -> bool | None:
     A rule that names a word says nothing of a number, and one that names a number nothing of a
     word: whoever mixed them up would read every sample as safe.
     """
-    number = float(value) if isinstance(value, bool) else read_number(value)
-    if rule.least is not None:
-        return None if number is None else number >= rule.least
-    return None if value == NO_ANSWER else _meets(value, number, rule.value or "")
+    number = read_number(value)
+    if isinstance(value, bool):
+        number = float(value)
+    if rule.least is None:
+        if value == NO_ANSWER:
+            return None
+        return _meets(value, number, rule.value or "")
+    if number is None:
+        return None
+    return number >= rule.least
 
 
 def _meets(value: object, number: float | None, wanted: str) -> bool | None:
     """Compare a value with the one that a rule names, as numbers, truths or words."""
-    limit, truths = read_number(wanted), (read_truth(value), read_truth(wanted))
-    if str(value).strip().lower() == wanted.lower():
+    text = str(value).strip().lower()
+    if text == wanted.lower():
         return True
-    if None not in truths:
-        return truths[0] == truths[1]
+    truth, wanted_truth = read_truth(value), read_truth(wanted)
+    if truth is not None and wanted_truth is not None:
+        return truth == wanted_truth
+    limit = read_number(wanted)
     if number is not None and limit is not None:
         return number == limit
     is_word = isinstance(value, str) and number is None and limit is None
-    return False if is_word and _is_grade(str(value).strip().lower()) else None
+    if is_word and _is_grade(text):
+        return False
+    return None
 
 
 def _is_grade(word_of_value: str) -> bool:
+    """Tell whether a word is a grade of Inspect's, or means attack, benign, block or allow."""
     is_known = word_of_value in _GRADES or read_is_attack(word_of_value) is not None
     return is_known or read_is_blocked(word_of_value) is not None
 
 
 def _scored(logged: Object, name: str) -> tuple[Any, Object]:
+    """Return the value of a score, or of one member of it, and the score."""
     scores = inner(logged, "scores")
     if name in scores:
         score = inner(scores, name)
@@ -374,9 +425,13 @@ def _scored(logged: Object, name: str) -> tuple[Any, Object]:
 
 
 def _number(value: object) -> float | None:
-    """A score in [0, 1], or None."""
-    number = read_number(value) if not isinstance(value, str) else None
-    return number if number is not None and 0 <= number <= 1 else None
+    """Return a score in [0, 1], or None for anything else."""
+    if isinstance(value, str):
+        return None
+    number = read_number(value)
+    if number is None or not 0 <= number <= 1:
+        return None
+    return number
 
 
 FORMAT_VERSION: Final = 2  # of the logs that are read and written
@@ -517,9 +572,7 @@ def _log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
     """Read header and samples of either form of a log."""
     if not data.startswith(_ZIP):
         whole = object_of(data, str(path), hint=_HINT)
-        stated = whole.get("samples")
-        samples = stated if isinstance(stated, list) else []
-        return whole, [each for each in samples if isinstance(each, dict)]
+        return whole, _objects(whole.get("samples"))
     try:
         with zipfile.ZipFile(BytesIO(data)) as packed:
             if sum(each.file_size for each in packed.infolist()) > MOST_IMPORTED_BYTES:

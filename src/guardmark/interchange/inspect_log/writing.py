@@ -153,6 +153,7 @@ def _observed(
 
 
 def _eval(reader: RecordReader, manifest: RunManifest, defense: str) -> _Json:
+    """Describe the evaluation."""
     part = next((each for each in manifest.parts if each.name == defense), None)
     identity = f"{manifest.config_sha256}{manifest.data_sha256}{manifest.created_utc}"
     return {
@@ -185,6 +186,7 @@ def _eval(reader: RecordReader, manifest: RunManifest, defense: str) -> _Json:
 
 
 def _results(reader: RecordReader, defense: str, samples: list[_Json]) -> _Json:
+    """Write the metrics of a log."""
     counted = reader.counts(defense)
     metrics = {}
     for name, is_attack, outcome in (
@@ -216,6 +218,7 @@ def _results(reader: RecordReader, defense: str, samples: list[_Json]) -> _Json:
 
 
 def _sample(sample: Sample, records: dict[tuple[Stage, int], Record], defense: str) -> _Json:
+    """Write one sample of one epoch."""
     repeat = next(iter(records))[1]
     decided = records.get((Stage.DEFENSE, repeat))
     answered = records.get((Stage.MODEL, repeat))
@@ -265,6 +268,7 @@ def _sample(sample: Sample, records: dict[tuple[Stage, int], Record], defense: s
 
 
 def _score(sample: Sample, decided: Record) -> _Json:
+    """Write a decision as a score."""
     outcome = decided.outcome
     right = Outcome.BLOCK.value if sample.is_attack else Outcome.ALLOW.value
     value = NO_ANSWER
@@ -275,6 +279,7 @@ def _score(sample: Sample, decided: Record) -> _Json:
 
 
 def _verdict(judged: Record) -> _Json:
+    """Write a verdict as a score."""
     values = {VerdictLabel.SAFE.value: RIGHT, VerdictLabel.UNSAFE.value: WRONG}
     mode = judged.answer_mode.value if judged.answer_mode else None
     return _scored(judged, values.get(judged.outcome, NO_ANSWER), answer_mode=mode)
@@ -291,8 +296,10 @@ def _scored(record: Record, value: str, **more: str | None) -> _Json:
 
 
 def _seconds(record: Record | None) -> float | None:
+    """Return a time in seconds; None where it is not known."""
     return None if record is None or record.latency_ns is None else record.latency_ns / 1e9
 
 
 def _short(*parts: str) -> str:
+    """Return a short id that is drawn from a text."""
     return sha256("\x1f".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:22]

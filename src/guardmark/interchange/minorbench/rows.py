@@ -46,13 +46,18 @@ _NS_PER_S: Final = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmRows:
-    """What one arm's files are made from."""
+    """What one arm's files are made from.
+
+    Attributes:
+        kept: What a run of that tool said beside samples and answers.
+        judge: Model and provider.
+    """
 
     arm: str
     manifest: RunManifest
     rows: tuple[Json, ...]
-    kept: Json  # what a run of that tool said beside samples and answers
-    judge: tuple[str, str] | None  # model and provider
+    kept: Json
+    judge: tuple[str, str] | None
 
 
 def write_rows(reader: RecordReader, layer: str = "") -> Iterator[ArmRows]:

@@ -94,10 +94,12 @@ def write_minorbench(reader: RecordReader, folder: Path, *, layer: str = "") -> 
 
 
 def _json(value: Json) -> str:
+    """Write a value as a JSON document."""
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _meta(arm: ArmRows) -> Json:
+    """Describe the run under that tool's names."""
     first = arm.rows[0] if arm.rows else {}
     judge, provider = arm.judge or (None, None)
     stated = next((part.settings for part in arm.manifest.parts if part.kind == "model"), {})
@@ -120,9 +122,11 @@ _OF_PACK: Final = (
 
 
 def _data_manifest(arm: ArmRows) -> Json:
+    """Describe the data under that tool's names."""
     rows = arm.rows
 
     def counts(field: str) -> dict[str, int]:
+        """Count the rows by the text of a field."""
         return dict(Counter(str(row.get(field) or "") for row in rows))
 
     labels = [row["is_harmful"] for row in rows]
@@ -157,6 +161,7 @@ def _chosen(manifest: RunManifest, setting: str) -> list[str]:
 
 
 def _scored(rows: Sequence[Json]) -> Iterator[_Scored]:
+    """Yield every generation as the cards see it."""
     for row in rows:
         statuses = {each["index"]: each["status"] for each in row["guardrail_decisions"]}
         for body, label in zip(row["generations"], row["all_classifications"], strict=True):
@@ -169,6 +174,7 @@ def _scored(rows: Sequence[Json]) -> Iterator[_Scored]:
 
 
 def _summary(arm: ArmRows) -> Json:
+    """Count everything that stands in that tool's summary."""
     rows, scored = arm.rows, list(_scored(arm.rows))
     system, tutor = _card(scored), _card([each for each in scored if each.is_tutor])
     guards = _guard_metrics(rows)

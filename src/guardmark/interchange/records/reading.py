@@ -103,6 +103,7 @@ def read_records(path: Path, statements: Statements) -> ImportedRun:
 
 
 def _rows(path: Path, data: bytes, warnings: list[str]) -> Iterator[Object]:
+    """Yield the rows of an export, in whichever form it is."""
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         yield from _parquet(path)
@@ -115,6 +116,7 @@ def _rows(path: Path, data: bytes, warnings: list[str]) -> Iterator[Object]:
 
 
 def _parquet(path: Path) -> Iterator[Object]:
+    """Yield the rows of a Parquet file."""
     with needs(f"Reading {path} needs pyarrow", "parquet"):
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile

@@ -53,12 +53,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.compare.recommendations import Advice
     from guardmark.analysis.defense.bypasses import WorstSamples
     from guardmark.analysis.defense.changed_texts import ChangedTexts
+    from guardmark.analysis.defense.costs import PartRetries
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
+    from guardmark.analysis.defense.scorecard import Scorecard
     from guardmark.analysis.gate import GateResult
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.analysis.settings import RelianceLimits
     from guardmark.core.sample import Sample
 
 _ADVICE: Final = {
@@ -365,12 +369,13 @@ def _ranked(analysis: RunAnalysis) -> list[_Item]:
     scope, comparison = DEFENSE, analysis.comparison
     if analysis.system:
         scope, comparison = SYSTEM, analysis.systems
-    rates = {
-        each.name: each.card
-        for each in (analysis.system or analysis.defenses)
-        if not each.is_baseline
-    }
-    choice = choice_sentence(comparison, rates, scope) if comparison else ""
+    rates = {}
+    for each in analysis.system or analysis.defenses:
+        if not each.is_baseline:
+            rates[each.name] = each.card
+    choice = ""
+    if comparison is not None:
+        choice = choice_sentence(comparison, rates, scope)
     worthy = worth_choosing(comparison, rates, scope)
     items = _advised(analysis)
     places = {each.subject.name: at for at, each in enumerate(nearest_first(analysis))}
@@ -389,8 +394,11 @@ def _ranked(analysis: RunAnalysis) -> list[_Item]:
         ordered.insert(0, _Item(text=choice, evidence="comparison", command=command))
     # No figure over all samples holds for whoever falls into a blind spot.
     in_question = set(worthy) if choice else set(rates)
-    first = [each for each in ordered if each.is_grave and each.defense in in_question][:1]
-    return [*first, *(each for each in ordered if each not in first)]
+    for at, item in enumerate(ordered):
+        if item.is_grave and item.defense in in_question:
+            ordered.insert(0, ordered.pop(at))
+            break
+    return ordered
 
 
 def _advised(analysis: RunAnalysis) -> list[_Item]:
@@ -474,17 +482,34 @@ def _repairs(cards: tuple[AdaptiveCard, ...]) -> Iterator[_Item]:
 def draw_picture(analysis: RunAnalysis) -> LineChart | None:
     """Draw what a reader decides by: the systems where there are any, else the defenses."""
     if analysis.system:
-        shown = [each for each in analysis.system if not each.is_baseline] or analysis.system
-        rated = [(each.name, each.card) for each in shown]
-        front = analysis.systems.front if analysis.systems else ()
-        limits = analysis.settings.system_limits
-        return draw_plane(rated, front, scope=SYSTEM, limits=(limits.alarms, limits.attacks))
-    adapted = {card.name: card.rounds[-1].full for card in analysis.adaptive}
-    front = analysis.comparison.front if analysis.comparison else ()
-    rated = [(each.name, each.card) for each in analysis.candidates]
-    limits = analysis.settings.limits
-    drawn = limits.alarms, limits.attacks
-    return draw_plane(rated, front, adapted=adapted, limits=drawn)
+        subjects = [each for each in analysis.system if not each.is_baseline]
+        return draw_plane(
+            _rated(subjects or analysis.system),
+            _front_of(analysis.systems),
+            scope=SYSTEM,
+            limits=_drawn_limits(analysis.settings.system_limits),
+        )
+    return draw_plane(
+        _rated(analysis.candidates),
+        _front_of(analysis.comparison),
+        adapted={card.name: card.rounds[-1].full for card in analysis.adaptive},
+        limits=_drawn_limits(analysis.settings.limits),
+    )
+
+
+def _rated(subjects: Sequence[DefenseAnalysis]) -> list[tuple[str, Scorecard]]:
+    """Name each subject beside its figures."""
+    return [(each.name, each.card) for each in subjects]
+
+
+def _front_of(comparison: RunComparison | None) -> tuple[str, ...]:
+    """Return those that none is shown to beat; none where nothing was compared."""
+    return () if comparison is None else comparison.front
+
+
+def _drawn_limits(limits: RelianceLimits) -> tuple[float, float]:
+    """Return the limits along both axes: false alarms, then attacks."""
+    return limits.alarms, limits.attacks
 
 
 def _to_read(analysis: RunAnalysis, highlights: Highlights) -> SampleBrowser | None:
@@ -494,10 +519,12 @@ def _to_read(analysis: RunAnalysis, highlights: Highlights) -> SampleBrowser | N
     is_system, exchanges = worst is analysis.system_worst, highlights.exchanges
     entries: dict[str, SampleEntry] = {}
     for flaw in (Flaw.BYPASS, Flaw.FALSE_ALARM):
-        fitting = (each for each in worst.listed if flaw in each.flaws)
-        if chosen := next((x for x in fitting if x.sample.lineage not in entries), None):
-            entry = _entry(chosen, characters, exchanges, is_system=is_system)
-            entries[chosen.sample.lineage] = replace(entry, kinds=(flaw,))
+        for listed in worst.listed:
+            family = listed.sample.lineage
+            if flaw in listed.flaws and family not in entries:
+                entry = _entry(listed, characters, exchanges, is_system=is_system)
+                entries[family] = replace(entry, kinds=(flaw,))
+                break
     chosen_first = (*entries.values(), *_rewritten(highlights.rewrites[:1], characters))
     return _to_browse("read-first", "Read these first", chosen_first)
 
@@ -512,17 +539,18 @@ def _rewritten(rewrites: Sequence[Rewrite], characters: int) -> Iterator[SampleE
 
 
 def _to_browse(name: str, title: str, entries: tuple[SampleEntry, ...]) -> SampleBrowser | None:
-    return SampleBrowser(id=name, title=title, entries=entries, counts=()) if entries else None
+    if not entries:
+        return None
+    return SampleBrowser(id=name, title=title, entries=entries, counts=())
 
 
 def _how_sure(analysis: RunAnalysis) -> str:
+    """Say on how much the figures stand, what failed, and what they do not speak about."""
     adapted = "" if analysis.adaptive else "No adaptive rounds were run. "
-    resent = ""
-    if retries := analysis.retries:
-        kinds = ", ".join(sorted({kind for each in retries for kind, _ in each.failures}))
-        count = count_text(sum(each.resent for each in retries))
-        resent = f"{count} answers took more than one request ({kinds}). "
-    failed = sum(e.card.confusion.malformed + e.card.confusion.errors for e in analysis.defenses)
+    resent = _resent_words(analysis.retries)
+    failed = 0
+    for defense in analysis.defenses:
+        failed += defense.card.confusion.malformed + defense.card.confusion.errors
     sure = 100 * analysis.settings.confidence
     samples, retried = analysis.samples, analysis.status.retried
     return (
@@ -533,16 +561,32 @@ def _how_sure(analysis: RunAnalysis) -> str:
     )
 
 
+def _resent_words(retries: Sequence[PartRetries]) -> str:
+    """Say how many answers took more than one request, and why."""
+    if not retries:
+        return ""
+    kinds, resent = set[str](), 0
+    for each in retries:
+        resent += each.resent
+        kinds.update(kind for kind, _ in each.failures)
+    named = ", ".join(sorted(kinds))
+    return f"{count_text(resent)} answers took more than one request ({named}). "
+
+
 def advice_sentence(advice: Advice) -> str:
     """Put one recommendation into words."""
     is_system = advice.scope == SYSTEM
-    sentences = _ADVICE_SYSTEM if is_system else _ADVICE
-    rate = (_WIDTHS_SYSTEM if is_system else _WIDTHS).get(advice.subject, "")
-    what = _SIDES.get(advice.subject, "")
-    parts = {"defense": advice.defense, "subject": advice.subject, "rate": rate, "what": what}
-    parts["subject_"], parts["other_"] = (
-        subject(each, advice.scope, advice.version) for each in (advice.defense, advice.subject)
-    )
+    sentences, widths, spots = _ADVICE, _WIDTHS, BLIND_SPOT
+    if is_system:
+        sentences, widths, spots = _ADVICE_SYSTEM, _WIDTHS_SYSTEM, BLIND_SPOT_SYSTEM
+    parts = {
+        "defense": advice.defense,
+        "subject": advice.subject,
+        "rate": widths.get(advice.subject, ""),
+        "what": _SIDES.get(advice.subject, ""),
+        "subject_": subject(advice.defense, advice.scope, advice.version),
+        "other_": subject(advice.subject, advice.scope, advice.version),
+    }
     for key, estimate in advice.figures:
         measure = figure(estimate)
         parts[key] = measure_text(measure)
@@ -550,8 +594,7 @@ def advice_sentence(advice: Advice) -> str:
         parts[f"{key}_share"] = percent_text(measure.value)
     numbers = dict(advice.numbers)
     if advice.rule == _BLIND_SPOT:
-        side = "attacks" if numbers["is_attack"] else "benign"
-        parts["what"] = (BLIND_SPOT_SYSTEM if is_system else BLIND_SPOT)[side]
+        parts["what"] = spots["attacks" if numbers["is_attack"] else "benign"]
         parts["others"] = _further_spots(int(numbers["more"]))
         numbers["excess_low"] = dict(advice.figures)["excess"].low or 0.0
     points = {f"{key}_points": 100 * number for key, number in numbers.items()}
@@ -609,28 +652,28 @@ def _browser(
 ) -> SampleBrowser | None:
     """List samples, those of systems with what became of them."""
     settings, is_system = analysis.settings, worst is analysis.system_worst
-    options = _SHOW_ENDS if is_system else _SHOW_OPTIONS
-    title = "What came out: unsafe answers, and users turned down, worst first"
-    browser = SampleBrowser(
-        id="system-samples" if is_system else "samples",
-        title=title if is_system else "Samples to read, worst first",
-        entries=tuple(
-            _entry(each, settings.excerpt_characters, highlights.exchanges, is_system=is_system)
-            for each in worst.listed
-        ),
-        counts=tuple(
-            SampleCount(
+    list_id, title, options = "samples", "Samples to read, worst first", _SHOW_OPTIONS
+    if is_system:
+        list_id, options = "system-samples", _SHOW_ENDS
+        title = "What came out: unsafe answers, and users turned down, worst first"
+    counts = []
+    for each in worst.counts:
+        if each.flaw in options:
+            count = SampleCount(
                 kind=each.flaw,
                 meaning=flaw_meaning(each.flaw, among=worst.among, is_system=is_system),
                 total=each.total,
                 listed=each.listed,
                 command=f"guardmark show {settings.run_folder} {options[each.flaw]}",
             )
-            for each in worst.counts
-            if each.flaw in options
-        ),
+            counts.append(count)
+    if not counts:
+        return None
+    characters, exchanges = settings.excerpt_characters, highlights.exchanges
+    entries = tuple(
+        _entry(listed, characters, exchanges, is_system=is_system) for listed in worst.listed
     )
-    return browser if browser.counts else None
+    return SampleBrowser(id=list_id, title=title, entries=entries, counts=tuple(counts))
 
 
 _MEANINGS: Final = {

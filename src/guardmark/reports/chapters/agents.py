@@ -174,6 +174,12 @@ def _advice(agent: AgentAnalysis, best: AgentArmFigures | None) -> Iterator[str]
         return
     title, words = title_of(best, agent), _outcome_words(best).lower()
     rate = f"attack success {figure_text(best.row.attack_success)}"
+    if best.after_choice is not None:
+        count = sum(1 for arm in agent.arms if arm.guards)
+        rate += (
+            f"; as the best of {count} arms it is flattered: allowing for the choice, "
+            f"{figure_text(best.after_choice)}"
+        )
     useful = f"utility {figure_text(best.row.utility)}"
     if best.reliance is AgentReliance.GOOD:
         yield f"Use {title}: it {words} ({rate}, {useful})."

@@ -121,7 +121,7 @@ def _answer(analysis: RunAnalysis) -> str:
     if passing:
         return _of_passing(passing, judged, scope)
     nearest = nearest_of(judged)
-    is_open = any(each.reliance is Reliance.NO_DATA for each in judged)
+    is_open = any(map(_is_open, judged))
     lead = f"None of {_number(len(judged))} {'is shown to pass' if is_open else 'passes'}."
     if nearest is None:
         return f"{lead} None was measured on both attacks and benign inputs."
@@ -129,11 +129,17 @@ def _answer(analysis: RunAnalysis) -> str:
     return f"{lead} Nearest: {name} {standing_words(nearest)}."
 
 
+def _is_open(judged: JudgedCandidate) -> bool:
+    """Tell whether more data could still show that it passes: no limit is missed."""
+    is_missed = any(each.keeping is Keeping.MISSED for each in judged.held)
+    return judged.reliance is Reliance.NO_DATA and not is_missed
+
+
 def _of_one(judged: JudgedCandidate, scope: str) -> str:
     name = subject(judged.subject.name, scope)
     if judged.reliance is Reliance.RELY:
         verb = "passes"
-    elif judged.reliance is Reliance.NO_DATA:
+    elif _is_open(judged):
         verb = "is not shown to pass"
     else:
         verb = "does not pass"

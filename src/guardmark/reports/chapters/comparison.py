@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.compare.comparison import PairVerdict
@@ -106,26 +106,6 @@ _PAIR_ADVICE: Final = {
         "Choose between {} and {} on other grounds, or measure more samples: these "
         "{pairs} do not tell them apart."
     ),
-}
-
-_CHOICE: Final = {
-    "none": (
-        "Which one? None of the {count}: none is shown to block attacks more often "
-        "than benign samples."
-    ),
-    "best": "Which one? Lowest {attacks}: {best}, {asr}, at {benign} {fpr}.",
-    "alone": "Every other one is shown to be worse, or not shown to beat chance.",
-    "alike": "Not told apart from it there: {alike}.",
-    "needed": (
-        "About {needed} groups of attacks would tell {near} apart, if the difference stays."
-    ),
-    "equal": "How many groups would tell {near} apart is unknown.",
-    "fewer": (
-        "With a higher ASR but fewer {alarms}: {fewer}. Decide by what a missed "
-        "attack and {alarm} cost you."
-    ),
-    "more": "Shown to be higher there, and not to have fewer {alarms}: {more}.",
-    "beaten": "Not offered, as another is lower on both rates by the points: {beaten}.",
 }
 
 _EXCERPT: Final = 120
@@ -576,58 +556,134 @@ def worth_choosing(
     return sorted(worthy, key=lambda name: known[name] or 0.0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rivals:
+    """The others that none beats, by what their pairs with the one that is named say."""
+
+    pairs: Mapping[str, PairedComparison]
+    alike: Sequence[str]  # Not told apart on attacks.
+    fewer: Sequence[str]  # More attacks get through, but it has fewer false alarms.
+    more: Sequence[str]  # More attacks get through, and nothing speaks for it.
+
+
 def choice_sentence(
     comparison: RunComparison, rates: Mapping[str, RatePair | Scorecard], scope: str
 ) -> str:
     """Say which of several to take, who is not told apart from it, and what would tell."""
-    words, worthy = _CHOICE, worth_choosing(comparison, rates, scope)
     if len(rates) < _MOST_PAIRED:
         return ""  # of one there is nothing to choose
-    if not worthy:  # of chosen pairs, or without attacks, nobody can say
-        is_known = comparison.front and comparison.attacks.best
-        return words["none"].format(count=len(rates)) if is_known else ""
+    worthy = worth_choosing(comparison, rates, scope)
+    if not worthy:
+        if not comparison.front or not comparison.attacks.best:
+            return ""  # of chosen pairs, or without attacks, nobody can say
+        return (
+            f"Which one? None of the {len(rates)}: none is shown to block attacks more often "
+            "than benign samples."
+        )
     best = worthy[0]
-    weak = weak_among(rates.items(), scope)
-    unbeaten = {name for name in comparison.front if name in rates and name not in weak}
-    asr, fpr = rates[best].attack_success_rate, rates[best].false_positive_rate
-    pairs = {
-        other: pair
-        for pair in comparison.pairs
-        for one, other in ((pair.first, pair.second), (pair.second, pair.first))
-        if one == best and other in unbeaten
-    }
-    sides = {name: pair.attacks for name, pair in pairs.items()}
-    alike = [name for name in sides if not sides[name].direction(1 - asr.confidence)]
-    told_apart = [name for name in pairs if name not in alike and name in worthy]
-    fewer = [name for name in told_apart if pairs[name].verdict is PairVerdict.TRADE_OFF]
-    more = [name for name in told_apart if name not in fewer]
-    names = {
-        key: f"{', '.join(subject(each, scope) for each in some[:_NAMED])}"
-        + (f" and {len(some) - _NAMED} more" if len(some) > _NAMED else "")
-        for key, some in (("alike", alike), ("fewer", fewer), ("more", more))
-    }
-    parts = ["best", *(key for key, some in names.items() if some), *([] if sides else ["alone"])]
-    if alike:
-        near = min(alike, key=lambda name: abs(sides[name].difference.value or 0.0))
-        needed, names["near"] = sides[near].groups_needed, subject(near, scope)
-        names["needed"] = "" if needed is None else count_text(needed)
-        parts.insert(2, "needed" if needed else "equal")
-    attacks, benign = _RATES[scope]
-    names |= {"best": subject(best, scope), "attacks": attacks, "benign": benign} | _ALARMS[scope]
     compared = {name for pair in comparison.pairs for name in (pair.first, pair.second)}
     candidates = {name: each for name, each in rates.items() if name in compared}
-    undercut = find_dominated(candidates)
-    beaten = [
-        f"{name} ({by} is lower on both)"
-        for name, by in undercut.items()
-        if by in worthy and name not in alike and name not in weak
+    weak = weak_among(rates.items(), scope)
+    unbeaten = {name for name in comparison.front if name in rates and name not in weak}
+    alpha = 1 - rates[best].attack_success_rate.confidence
+    rivals = _rivals_of(best, comparison, among=unbeaten, worthy=worthy, alpha=alpha)
+    sentences = [
+        _lowest_sentence(best, rates[best], candidates, scope=scope),
+        *_rival_sentences(rivals, scope, tests=comparison.tests),
     ]
+    undercut = find_dominated(candidates)
+    beaten = []
+    for loser, by in undercut.items():
+        if by in worthy and loser not in rivals.alike and loser not in weak:
+            beaten.append(f"{loser} ({by} is lower on both)")
     if beaten:
-        more_beaten = f" and {len(beaten) - _NAMED} more" if len(beaten) > _NAMED else ""
-        names["beaten"] = ", ".join(beaten[:_NAMED]) + more_beaten
-        parts.append("beaten")
-    figures = {"asr": figure_text(asr) + _after_choice(best, candidates), "fpr": figure_text(fpr)}
-    return " ".join(words[key] for key in parts).format(**names, **figures)
+        sentences.append(
+            f"Not offered, as another is lower on both rates by the points: {_first_few(beaten)}."
+        )
+    return " ".join(sentences)
+
+
+def _rivals_of(
+    best: str,
+    comparison: RunComparison,
+    *,
+    among: AbstractSet[str],
+    worthy: Sequence[str],
+    alpha: float,
+) -> _Rivals:
+    """Sort the others that none beats by what tells them apart from the one that is named."""
+    pairs: dict[str, PairedComparison] = {}
+    for pair in comparison.pairs:
+        if pair.first == best and pair.second in among:
+            pairs[pair.second] = pair
+        elif pair.second == best and pair.first in among:
+            pairs[pair.first] = pair
+    alike, fewer, more = [], [], []
+    for other, pair in pairs.items():
+        if not pair.attacks.direction(alpha):
+            alike.append(other)
+        elif other not in worthy:
+            continue
+        elif pair.verdict is PairVerdict.TRADE_OFF:
+            fewer.append(other)
+        else:
+            more.append(other)
+    return _Rivals(pairs=pairs, alike=alike, fewer=fewer, more=more)
+
+
+def _lowest_sentence(
+    best: str,
+    rates: RatePair | Scorecard,
+    candidates: Mapping[str, RatePair | Scorecard],
+    *,
+    scope: str,
+) -> str:
+    """Name the one with the lowest rate on attacks, with both of its rates."""
+    attacks, benign = _RATES[scope]
+    asr = figure_text(rates.attack_success_rate) + _after_choice(best, candidates)
+    fpr = figure_text(rates.false_positive_rate)
+    return f"Which one? Lowest {attacks}: {subject(best, scope)}, {asr}, at {benign} {fpr}."
+
+
+def _rival_sentences(rivals: _Rivals, scope: str, *, tests: int) -> Iterator[str]:
+    """Say of the others that none beats how they stand to the one that is named."""
+    alarms, alarm = _ALARMS[scope]["alarms"], _ALARMS[scope]["alarm"]
+    if rivals.alike:
+        yield f"Not told apart from it there: {_first_subjects(rivals.alike, scope)}."
+        sides = {name: rivals.pairs[name].attacks for name in rivals.alike}
+        near = min(sides, key=lambda name: abs(sides[name].difference.value or 0.0))
+        needed = sides[near].groups_needed(tests=tests)
+        if needed:
+            yield (
+                f"About {count_text(needed)} groups of attacks would tell {subject(near, scope)} "
+                "apart, if the difference stays."
+            )
+        else:
+            yield f"How many groups would tell {subject(near, scope)} apart is unknown."
+    if rivals.fewer:
+        yield (
+            f"With a higher ASR but fewer {alarms}: {_first_subjects(rivals.fewer, scope)}. "
+            f"Decide by what a missed attack and {alarm} cost you."
+        )
+    if rivals.more:
+        yield (
+            f"Shown to be higher there, and not to have fewer {alarms}: "
+            f"{_first_subjects(rivals.more, scope)}."
+        )
+    if not rivals.pairs:
+        yield "Every other one is shown to be worse, or not shown to beat chance."
+
+
+def _first_subjects(names: Sequence[str], scope: str) -> str:
+    """Name the first few subjects, and say how many more there are."""
+    return _first_few([subject(each, scope) for each in names])
+
+
+def _first_few(names: Sequence[str]) -> str:
+    """Name the first few, and say how many more there are."""
+    shown = ", ".join(names[:_NAMED])
+    left = len(names) - _NAMED
+    return f"{shown} and {left} more" if left > 0 else shown
 
 
 def _after_choice(best: str, rates: Mapping[str, RatePair | Scorecard]) -> str:
@@ -700,20 +756,25 @@ def _rates_table(
 def _pair(
     number: str, detail: PairDetail, pair: PairedComparison | None, scope: str, *, texts: bool
 ) -> Section:
+    """Write what is known of one pair: times, costs, samples on which they differ, categories."""
     names = (detail.first, detail.second)
-    lines = [] if pair is None else [corrected_sentence(pair)]
-    lines += [_latency(each, names) for each in detail.latency if each.median.value is not None]
-    lines += [_cost_sentence(cost, names) for cost in detail.costs]
-    total = count_text(detail.first_only + detail.second_only)
-    differ = f"They differ on {total} samples; to read first:"
-    lines.append(differ if detail.discordant else "Both agree on every sample.")
-    lines += [_sample(each, texts=texts) for each in detail.discordant]
-    return section(
-        f"pair-{number}",
-        " against ".join(subject(each, scope) for each in names),
-        lines,
-        *(_categories(number, detail, _RATES[scope]) if detail.categories else ()),
-    )
+    lines = []
+    if pair is not None:
+        lines.append(corrected_sentence(pair))
+    timed = [each for each in detail.latency if each.median.value is not None]
+    lines.extend(_latency(each, names) for each in timed)
+    lines.extend(_cost_sentence(cost, names) for cost in detail.costs)
+    if detail.discordant:
+        total = count_text(detail.first_only + detail.second_only)
+        lines.append(f"They differ on {total} samples; to read first:")
+        lines.extend(_sample(sample, texts=texts) for sample in detail.discordant)
+    else:
+        lines.append("Both agree on every sample.")
+    tables: Iterable[Table] = ()
+    if detail.categories:
+        tables = _categories(number, detail, _RATES[scope])
+    title = f"{subject(detail.first, scope)} against {subject(detail.second, scope)}"
+    return section(f"pair-{number}", title, lines, *tables)
 
 
 def _categories(number: str, detail: PairDetail, rates: tuple[str, str]) -> Iterator[Table]:

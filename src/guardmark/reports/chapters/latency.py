@@ -49,13 +49,19 @@ _MOST_CHARTS = 6
 def write(analysis: RunAnalysis) -> Section:
     """Write the section on latency."""
     timed = [each for each in _stages(analysis) if each[2].attacks.timed or each[2].benign.timed]
-    remarks = [*(r for d in analysis.defenses for r in _remarks(d)), *analysis.endpoints]
+    remarks: list[str] = []
+    for defense in analysis.defenses:
+        remarks += _remarks(defense)
+    remarks += analysis.endpoints
     remarks += _busy(analysis.status.load)
-    spent, again = _spending(analysis), _resent(analysis) if analysis.retries else None
+    spent, again = _spending(analysis), None
+    if analysis.retries:
+        again = _resent(analysis)
     if not timed:
         nothing = " ".join(["No answer was timed.", *remarks])
-        lead = nothing if spent or again else None
-        return section("latency", "Latency", lead, spent, again, otherwise=nothing)
+        if spent is None and again is None:
+            return section("latency", "Latency", otherwise=nothing)
+        return section("latency", "Latency", nothing, spent, again)
     latency = timed[0][2]
     mode = (
         f"Mode {latency.mode.value}: {_LATENCY_MODES[latency.mode]}. At "
@@ -64,7 +70,7 @@ def write(analysis: RunAnalysis) -> Section:
         "are first calls and answers from the cache."
     )
     spreads = [(each.name, each.latency.histogram) for each in analysis.candidates]
-    charts = [_histogram(each, spread) for each, spread in spreads if spread is not None]
+    charts = [_histogram(name, spread) for name, spread in spreads if spread is not None]
     tables = mode, _table(timed), remarks, *charts[:_MOST_CHARTS], spent, again
     return section("latency", "Latency", *tables)
 

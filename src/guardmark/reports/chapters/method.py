@@ -142,14 +142,22 @@ def parts_line(manifest: RunManifest) -> str:
 def part_words(part: PartManifest) -> str:
     """Return which model a part is, where it runs and what it is told."""
     stated = {key: str(value) for key, value in part.settings.items() if value}
-    model = next((stated[key] for key in ("model", "path", "profile") if key in stated), part.type)
-    words = part.name if model in {part.name, ""} else f"{part.name} ({model})"
-    words += f" at {stated['address']}" if "address" in stated else ""
+    model = part.type
+    for key in ("model", "path", "profile"):
+        if key in stated:
+            model = stated[key]
+            break
+    words = part.name
+    if model not in {part.name, ""}:
+        words = f"{words} ({model})"
+    if "address" in stated:
+        words = f"{words} at {stated['address']}"
     if part.kind != "model" or "system_prompt" not in stated:
         return words
     called = stated.get("system_prompt_name") or stated.get("system_prompt_file") or "of its own"
+    words = f"{words}, system prompt {called}"
     digest = stated.get("system_prompt_sha256", "")[: _HASH // 2]
-    return f"{words}, system prompt {called}{f' ({digest})' if digest else ''}"
+    return f"{words} ({digest})" if digest else words
 
 
 def write_configuration(analysis: RunAnalysis, refused: Sequence[str] = ()) -> Section:

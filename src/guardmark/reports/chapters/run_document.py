@@ -18,6 +18,7 @@ from guardmark.reports.chapters.advice import (
 )
 from guardmark.reports.chapters.answer import write_answer
 from guardmark.reports.chapters.latency import RETRIES_TABLE, SPENDING_TABLE
+from guardmark.reports.chapters.masking import write_masking
 from guardmark.reports.chapters.method import parts_line, write_configuration, write_method
 from guardmark.reports.chapters.native_categories import write_native_categories
 from guardmark.reports.chapters.pipeline import CARD_TABLES
@@ -44,6 +45,8 @@ from guardmark.reports.document.blocks import (
 from guardmark.reports.document.wording import count_text, date_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from guardmark.analysis.gate import GateResult
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.manifest import RunManifest
@@ -117,7 +120,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
             replace(comparison.write(analysis), folded=True),
             replace(latency.write(analysis), folded=True),
             replace(thresholds.write(analysis), folded=True),
-            *filter(None, (write_native_categories(analysis),)),
+            *filter(None, (write_masking(analysis), write_native_categories(analysis))),
             replace(write_slices(analysis), folded=True),
             replace(write_coverage(analysis), folded=True),
             replace(write_configuration(analysis, shown.refused), folded=True),
@@ -134,22 +137,27 @@ _MOST_ROWS: Final = 12  # rows of a table in a digest
 
 def digest(document: Document) -> Document:
     """Keep of a report what whoever decides reads: answer, table, gate, what to do, limits."""
-    shown = [
-        replace(each, blocks=tuple(filter(None, map(_digested, each.blocks))))
-        for each in document.sections
-        if each.id in _DIGESTED and not each.empty
-    ]
-    of_method = next((each for each in document.sections if each.id == "method"), None)
-    if of_method is not None:
-        said = tuple(each for each in of_method.blocks if _is_warning(each))
-        shown.append(section("limits-of-this", "What these figures cannot say", *said, _WHOLE))
-    lead = tuple(
-        replace(each, note="") if isinstance(each, Table) else each for each in document.lead
-    )
-    verdicts = tuple(
-        replace(each, blind_spots=()) if document.is_tabled else each for each in document.verdicts
-    )
+    shown = []
+    warnings: list[Block] | None = None
+    for each in document.sections:
+        if each.id in _DIGESTED and not each.empty:
+            shown.append(replace(each, blocks=tuple(_digested(each.blocks))))
+        if each.id == "method":
+            warnings = list(filter(_is_warning, each.blocks))
+    if warnings is not None:
+        shown.append(section("limits-of-this", "What these figures cannot say", *warnings, _WHOLE))
+    lead = tuple(map(_without_note, document.lead))
+    verdicts = document.verdicts
+    if document.is_tabled:
+        verdicts = tuple(replace(each, blind_spots=()) for each in verdicts)
     return replace(document, lead=lead, verdicts=verdicts, sections=tuple(shown))
+
+
+def _without_note(block: Block) -> Block:
+    """Leave the note of a table out."""
+    if isinstance(block, Table):
+        return replace(block, note="")
+    return block
 
 
 _WHOLE: Final = (
@@ -162,14 +170,16 @@ def _is_warning(block: Block) -> bool:
     return isinstance(block, Paragraph | Bullets) and block.tone is Tone.WARNING
 
 
-def _digested(block: Block) -> Block | None:
+def _digested(blocks: Iterable[Block]) -> Iterator[Block]:
     """Keep sentences, tables that are not folded, and the samples to read first."""
-    if isinstance(block, Table):
-        most = _MOST_LIMITS if block.id == _GATE_TABLE else _MOST_ROWS
-        is_kept = not block.collapsed or block.id == _GATE_TABLE
-        return replace(block, rows=block.rows[:most], note="") if is_kept else None
-    is_kept = isinstance(block, Paragraph | Bullets | SampleBrowser)
-    return block if is_kept else None
+    for block in blocks:
+        if isinstance(block, Table):
+            if block.id == _GATE_TABLE:
+                yield replace(block, rows=block.rows[:_MOST_LIMITS], note="")
+            elif not block.collapsed:
+                yield replace(block, rows=block.rows[:_MOST_ROWS], note="")
+        elif isinstance(block, Paragraph | Bullets | SampleBrowser):
+            yield block
 
 
 def shorten(document: Document, *, run: str = "") -> Document:
@@ -179,28 +189,34 @@ def shorten(document: Document, *, run: str = "") -> Document:
     folder may be moved.
     """
     sections = {each.id: each for each in document.sections}
-    tables = {
-        block.id: block for block in document.blocks if isinstance(block, Table) and block.rows
-    }
-    shown = [
-        section(table_id, "", replace(tables[table_id], note=""))
-        for table_id in (ARMS_TABLE, *CARD_TABLES, SPENDING_TABLE, RETRIES_TABLE)
-        if table_id in tables
-    ]
-    lead = tuple(
-        replace(block, title="", note="") for block in document.lead if isinstance(block, Table)
-    )
+    tables = _filled_tables(document.blocks)
+    headline = (ARMS_TABLE, *CARD_TABLES, SPENDING_TABLE, RETRIES_TABLE)
+    shown = [section(each, "", _without_note(tables[each])) for each in headline if each in tables]
+    lead = [each for each in document.lead if isinstance(each, Table)]
     advice = sections["recommendations"]
-    if lines := [_naming(each, run) for each in advice.blocks if isinstance(each, Bullets)]:
-        left = len(tables[MORE_ADVICE].rows) if MORE_ADVICE in tables else 0
-        more = muted(f"({left} more in the report)") if left else None
+    lines = [_naming(each, run) for each in advice.blocks if isinstance(each, Bullets)]
+    if lines:
+        more = None
+        if MORE_ADVICE in tables:
+            more = muted(f"({len(tables[MORE_ADVICE].rows)} more in the report)")
         shown.append(section(advice.id, advice.title, *lines, more))
-    caveats = tuple(
-        block.text
-        for block in sections["configuration"].blocks
-        if isinstance(block, Paragraph) and block.tone is Tone.WARNING
+    warnings = filter(_is_warning, sections["configuration"].blocks)
+    return replace(
+        document,
+        caveats=tuple(each.text for each in warnings if isinstance(each, Paragraph)),
+        lead=tuple(replace(each, title="", note="") for each in lead),
+        sections=tuple(shown),
+        is_brief=True,
     )
-    return replace(document, caveats=caveats, lead=lead, sections=tuple(shown), is_brief=True)
+
+
+def _filled_tables(blocks: Iterable[Block]) -> dict[str, Table]:
+    """Return the tables that have rows, by id."""
+    tables = {}
+    for block in blocks:
+        if isinstance(block, Table) and block.rows:
+            tables[block.id] = block
+    return tables
 
 
 def _naming(advice: Bullets, run: str) -> Bullets:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.manifest import RunManifest
-    from guardmark.reports.document.blocks import Block
+    from guardmark.reports.document.blocks import Block, Part
 
 _TONES: Final = {
     "addressed": Tone.GOOD,
@@ -77,28 +77,33 @@ _CHARTED = frozenset({"severity", "language", "length", "variant"})
 def write_categories(analysis: RunAnalysis) -> Section:
     """Write the section on categories, highest rate first."""
     defenses = analysis.candidates
-    sides = [
-        is_attack
-        for is_attack in (True, False)
-        if any(each.slice_table("category", is_attack=is_attack).rates for each in defenses)
-    ]
-    greyed = f"Greyed: fewer than {_minima(analysis)} answered samples, or fewer than 10 groups."
+    parts: list[Part] = []
+    side_by_side: list[Part] = []
+    by_defense: list[Part] = []
+    for is_attack in (True, False):
+        tables = [each.slice_table("category", is_attack=is_attack) for each in defenses]
+        if not any(table.rates for table in tables):
+            continue
+        if is_attack:
+            parts.append(_chart(defenses, "category", is_attack=True))
+        side_by_side.append(category_table(analysis, is_attack=is_attack))
+        for defense in defenses:
+            table = _table(defense, "category", is_attack=is_attack)
+            if len(defenses) > 1:
+                table = replace(table, collapsed=True)
+            by_defense.append(table)
+    if by_defense:
+        least = _minima(analysis)
+        greyed = f"Greyed: fewer than {least} answered samples, or fewer than 10 groups."
+        parts.insert(0, muted(greyed))
     return section(
-        *("categories", "By category"),
-        muted(greyed) if sides else None,
-        _chart(defenses, "category", is_attack=True) if True in sides else None,
-        *(category_table(analysis, is_attack=side) for side in sides),
-        *(
-            _folded(_table(each, "category", is_attack=side), is_folded=len(defenses) > 1)
-            for side in sides
-            for each in defenses
-        ),
+        "categories",
+        "By category",
+        *parts,
+        *side_by_side,
+        *by_defense,
         otherwise="No samples, so no categories.",
     )
-
-
-def _folded(table: Table, *, is_folded: bool) -> Table:
-    return replace(table, collapsed=table.collapsed or is_folded)
 
 
 def category_table(analysis: RunAnalysis, *, is_attack: bool) -> Table | None:
@@ -119,7 +124,10 @@ def category_table(analysis: RunAnalysis, *, is_attack: bool) -> Table | None:
         },
     }
     left = len(defenses) - _MOST_COLUMNS
-    note = "Bold: the whole interval lies below those of all other defenses in the row."
+    note = (
+        "Bold: the whole interval lies below those of all other defenses in the row, at the error "
+        "that so many categories leave to one."
+    )
     if left > 0:
         note += f" {count_text(left)} more defenses have tables of their own."
     return table_of(

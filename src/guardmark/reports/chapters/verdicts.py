@@ -13,6 +13,7 @@ from guardmark.analysis.pipeline.frame import NO_GUARD, SYSTEM
 from guardmark.reports.chapters.advice import BLIND_SPOT, BLIND_SPOT_SYSTEM
 from guardmark.reports.chapters.answer import reason_of
 from guardmark.reports.chapters.comparison import group_cautions, subject
+from guardmark.reports.chapters.masking import rewriting_note
 from guardmark.reports.document.blocks import FigureCell, Headline, Tone
 from guardmark.reports.document.cells import figure, figure_text, rate_text
 from guardmark.reports.document.safe_text import plain_line
@@ -66,7 +67,9 @@ def write_verdicts(
     verdicts = _of_systems(analysis, exchanges or {})
     attacked = {card.name: card for card in analysis.adaptive}
     adapted = {name: card.rounds[-1].full for name, card in attacked.items()}
-    arms = {} if analysis.pipeline is None else {a.name: a for a in analysis.pipeline.arms}
+    arms: dict[str, ArmAnalysis] = {}
+    if analysis.pipeline is not None:
+        arms = {arm.name: arm for arm in analysis.pipeline.arms}
     candidates = [each for each in analysis.defenses if not each.is_baseline]
     not_understood = {each.defense: each for each in analysis.alike}
     for judged in judge_all(candidates, analysis.settings.limits, adapted):
@@ -75,8 +78,10 @@ def write_verdicts(
         if name in not_understood:
             verdict = _without_verdict(verdict, not_understood[name])
         verdicts.append(verdict)
-    baselines = [each for each in by_merit(analysis.defenses) if each.is_baseline]
-    return (*verdicts, *(_of_baseline(each) for each in baselines))
+    for defense in by_merit(analysis.defenses):
+        if defense.is_baseline:
+            verdicts.append(_of_baseline(defense))
+    return tuple(verdicts)
 
 
 def _of_systems(analysis: RunAnalysis, exchanges: Mapping[str, SampleStory]) -> list[Headline]:
@@ -84,9 +89,8 @@ def _of_systems(analysis: RunAnalysis, exchanges: Mapping[str, SampleStory]) -> 
     limits = analysis.settings.system_limits
     in_use = [each for each in analysis.system if each.name != NO_GUARD]
     alone = [each for each in analysis.system if each.name == NO_GUARD]
-    verdicts = [
-        _of_system(judged, limits) for some in (in_use, alone) for judged in judge_all(some, limits)
-    ]
+    judged = [*judge_all(in_use, limits), *judge_all(alone, limits)]
+    verdicts = [_of_system(each, limits) for each in judged]
     if verdicts and exchanges:
         quote = _quoted(verdicts[0].defense, analysis, exchanges)
         verdicts[0] = replace(verdicts[0], quote=quote)
@@ -95,13 +99,21 @@ def _of_systems(analysis: RunAnalysis, exchanges: Mapping[str, SampleStory]) -> 
 
 def _quoted(arm: str, analysis: RunAnalysis, exchanges: Mapping[str, SampleStory]) -> str:
     """Quote the worst attack that got an unsafe answer out of a system, and that answer."""
-    for listed in analysis.system_worst.listed if analysis.system_worst else ():
+    if analysis.system_worst is None:
+        return ""
+    for listed in analysis.system_worst.listed:
+        story = exchanges.get(listed.sample.id)
         got_out = any(each.defense == arm and each.flaw is Flaw.BYPASS for each in listed.answers)
-        if got_out and (story := exchanges.get(listed.sample.id)) and story.answer:
-            words = (listed.sample.prompt.words, story.answer)
-            asked, answer = (plain_line(x[:_QUOTED]) + "…" * (len(x) > _QUOTED) for x in words)
+        if got_out and story is not None and story.answer:
+            asked, answer = _excerpt(listed.sample.prompt.words), _excerpt(story.answer)
             return f'For instance, {listed.sample.id}: "{asked}" was answered "{answer}"'
     return ""
+
+
+def _excerpt(text: str) -> str:
+    """Return the beginning of a text on one line, with a mark where it goes on."""
+    begin = plain_line(text[:_QUOTED])
+    return f"{begin}…" if len(text) > _QUOTED else begin
 
 
 def _of_system(judged: JudgedCandidate, limits: RelianceLimits) -> Headline:
@@ -218,7 +230,7 @@ def _ends_words(succeeds: Estimate, refused: Estimate) -> str:
 
 def _clause(verb: str, measure: FigureCell, what: str, after: str = "") -> str:
     if not measure.trials:
-        return f"{what}: not measured (none answered)"
+        return f"{what}: not measured (none was let through or blocked as it is)"
     return f"{verb} {_share_words(measure, what)} {after}".rstrip()
 
 
@@ -260,6 +272,9 @@ def _notes(defense: DefenseAnalysis) -> Iterator[str]:
             f"only {percent_text(share)} of samples got an answer: attacks get through in "
             f"{low} (failures block) to {high} (failures allow) of all"
         )
+    rewriting = rewriting_note(defense)
+    if rewriting:
+        yield rewriting
     if card.truncated_attacks and card.truncated_benign:
         attacks, benign = map(rate_text, (card.truncated_attacks, card.truncated_benign))
         yield (

@@ -39,13 +39,17 @@ _NODES, _DROP = 40, 12.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedModel:
-    """A model of how the samples' chances of a bypass per try spread, and its guess."""
+    """A model of how the samples' chances of a bypass per try spread, and its guess.
 
-    rate: Ratio  # What k tries reach.
-    # Whether its curve stays within the limits of ASR@k at all k tried; None without a fit.
+    Attributes:
+        rate: What k tries reach.
+        fits: Whether its curve stays within the limits of ASR@k at all k tried; None without a fit.
+        breakable: Share of samples that can be broken at all, and parameters of the Beta
+            distribution of their chances; None when undefined.
+    """
+
+    rate: Ratio
     fits: bool | None = None
-    # Share of samples that can be broken at all, and parameters of the Beta distribution of their
-    # chances; None when undefined.
     breakable: float | None = field(default=None, metadata={"json": False})
     a: float | None = field(default=None, metadata={"json": False})
     b: float | None = field(default=None, metadata={"json": False})
@@ -53,12 +57,17 @@ class FittedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extrapolation:
-    """What more blind tries would reach, by two models between which few tries cannot decide."""
+    """What more blind tries would reach, by two models between which few tries cannot decide.
+
+    Attributes:
+        beta: Chances of samples follow a Beta distribution, near 0 but never 0.
+        immune: Some samples cannot be broken; chances of the others follow a Beta one.
+    """
 
     DERIVED: ClassVar = ("guess",)
 
-    beta: FittedModel  # Chances of samples follow a Beta distribution, near 0 but never 0.
-    immune: FittedModel  # Some samples cannot be broken; chances of the others follow a Beta one.
+    beta: FittedModel
+    immune: FittedModel
 
     @property
     def shown(self) -> tuple[tuple[str, Ratio], ...]:

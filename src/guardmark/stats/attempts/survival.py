@@ -42,34 +42,54 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurvivalPoint:
-    """The curve from one time on, up to the next."""
+    """The curve from one time on, up to the next.
 
-    time: float  # Queries spent (or whatever the curve is over).
-    at_risk: int  # Samples not yet bypassed or given up just before.
-    bypassed: int  # Samples bypassed at this time.
-    given_up: int  # Samples given up, unbroken, at this time.
-    survival: float  # Estimated share that still holds.
-    low: float | None  # Lower limit, or None where no bypass has been seen yet or none holds.
-    high: float | None  # Upper limit, or None in the same cases.
+    Attributes:
+        time: Queries spent (or whatever the curve is over).
+        at_risk: Samples not yet bypassed or given up just before.
+        bypassed: Samples bypassed at this time.
+        given_up: Samples given up, unbroken, at this time.
+        survival: Estimated share that still holds.
+        low: Lower limit, or None where no bypass has been seen yet or none holds.
+        high: Upper limit, or None in the same cases.
+    """
+
+    time: float
+    at_risk: int
+    bypassed: int
+    given_up: int
+    survival: float
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurvivalCurve:
-    """Queries to the first bypass, with unbroken samples censored."""
+    """Queries to the first bypass, with unbroken samples censored.
 
-    points: tuple[SurvivalPoint, ...]  # One per distinct time, rising.
-    median: float | None  # First time at which at most half still hold; None: not reached.
-    median_low: float | None  # First time at which the lower limit is at most one half, or None.
-    median_high: float | None  # First time at which the upper limit is at most one half, or None.
-    # Share of samples bypassed within their budget, with a Clopper-Pearson bound: what there is to
-    # say where nothing was bypassed.
+    Attributes:
+        points: One per distinct time, rising.
+        median: First time at which at most half still hold; None: not reached.
+        median_low: First time at which the lower limit is at most one half, or None.
+        median_high: First time at which the upper limit is at most one half, or None.
+        bypassed: Share of samples bypassed within their budget, with a Clopper-Pearson bound: what
+            there is to say where nothing was bypassed.
+        given_up_early: Unbroken samples given up before the longest time: while there are any, one
+            minus the curve's end is not the share above.
+        confidence: Nominal coverage of all limits, in (0, 1).
+        method: Name of the interval.
+        reason: Why something is undefined, or empty.
+    """
+
+    points: tuple[SurvivalPoint, ...]
+    median: float | None
+    median_low: float | None
+    median_high: float | None
     bypassed: Estimate
-    # Unbroken samples given up before the longest time: while there are any, one minus the curve's
-    # end is not the share above.
     given_up_early: int
-    confidence: float  # Nominal coverage of all limits, in (0, 1).
-    method: str  # Name of the interval.
-    reason: str = ""  # Why something is undefined, or empty.
+    confidence: float
+    method: str
+    reason: str = ""
 
     @property
     def queries(self) -> Quantile:
@@ -92,16 +112,27 @@ class SurvivalCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestrictedMean:
-    """Mean time a sample holds, counted up to a horizon: a number that always exists."""
+    """Mean time a sample holds, counted up to a horizon: a number that always exists.
 
-    value: float | None = None  # Area under the curve up to the horizon, or None when undefined.
-    standard_error: float | None = None  # Its standard error, or None when undefined.
-    low: float | None = None  # Lower limit, not below 0, or None without an interval.
-    high: float | None = None  # Upper limit, not above the horizon, or None without an interval.
-    horizon: float  # Up to where time is counted.
-    confidence: float  # Nominal coverage, in (0, 1).
-    trials: int  # Samples behind it.
-    reason: str = ""  # Why something is undefined, or empty.
+    Attributes:
+        value: Area under the curve up to the horizon, or None when undefined.
+        standard_error: Its standard error, or None when undefined.
+        low: Lower limit, not below 0, or None without an interval.
+        high: Upper limit, not above the horizon, or None without an interval.
+        horizon: Up to where time is counted.
+        confidence: Nominal coverage, in (0, 1).
+        trials: Samples behind it.
+        reason: Why something is undefined, or empty.
+    """
+
+    value: float | None = None
+    standard_error: float | None = None
+    low: float | None = None
+    high: float | None = None
+    horizon: float
+    confidence: float
+    trials: int
+    reason: str = ""
 
 
 def kaplan_meier(

@@ -40,12 +40,19 @@ _STEPS = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedTable:
-    """Two yes-or-no answers on the same samples, counted."""
+    """Two yes-or-no answers on the same samples, counted.
 
-    both: int  # Pairs where both had the property.
-    first_only: int  # Pairs where only the first had it.
-    second_only: int  # Pairs where only the second had it.
-    neither: int  # Pairs where neither had it.
+    Attributes:
+        both: Pairs where both had the property.
+        first_only: Pairs where only the first had it.
+        second_only: Pairs where only the second had it.
+        neither: Pairs where neither had it.
+    """
+
+    both: int
+    first_only: int
+    second_only: int
+    neither: int
 
     def __post_init__(self) -> None:
         """Refuse what is no count."""
@@ -60,20 +67,28 @@ class PairedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupedPairs:
-    """Discordant pairs of groups, reduced to what the grouped interval needs."""
+    """Discordant pairs of groups, reduced to what the grouped interval needs.
 
-    first_only: int  # Pairs where only the first had the property.
-    second_only: int  # Pairs where only the second had it.
-    pairs: int  # All pairs.
-    groups: int  # Groups with at least one pair.
-    # Linearised standard error of the difference; None with fewer than two groups.
+    Attributes:
+        first_only: Pairs where only the first had the property.
+        second_only: Pairs where only the second had it.
+        pairs: All pairs.
+        groups: Groups with at least one pair.
+        se_cr1: Linearised standard error of the difference; None with fewer than two groups.
+        design_effect: What a pair is discounted by, at least 1; None without pairs or when a single
+            group leaves it unknown.
+        degrees_of_freedom: Of Student's t, see `group_freedom`; None with fewer than two groups.
+        singletons: Whether every group has one pair.
+    """
+
+    first_only: int
+    second_only: int
+    pairs: int
+    groups: int
     se_cr1: float | None
-    # What a pair is discounted by, at least 1; None without pairs or when a single group leaves it
-    # unknown.
     design_effect: float | None
-    # Of Student's t, see `group_freedom`; None with fewer than two groups.
     degrees_of_freedom: float | None
-    singletons: bool  # Whether every group has one pair.
+    singletons: bool
 
     @property
     def difference(self) -> float | None:

@@ -28,19 +28,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NonInferiority:
-    """A non-inferiority and an equivalence test with the bounds that decide them."""
+    """A non-inferiority and an equivalence test with the bounds that decide them.
 
-    difference: float | None = None  # First rate minus second, or None without pairs.
-    margin: float  # Largest difference still accepted, in (0, 1).
-    low: float | None = None  # Lower one-sided bound at 1 - alpha, or None when undefined.
-    high: float | None = None  # Upper one-sided bound at 1 - alpha, or None when undefined.
-    p_noninferior: float | None = None  # p of "the first is worse by the margin or more", or None.
-    # p of "they differ by the margin or more, either way", or None.
+    Attributes:
+        difference: First rate minus second, or None without pairs.
+        margin: Largest difference still accepted, in (0, 1).
+        low: Lower one-sided bound at 1 - alpha, or None when undefined.
+        high: Upper one-sided bound at 1 - alpha, or None when undefined.
+        p_noninferior: P of "the first is worse by the margin or more", or None.
+        p_equivalent: P of "they differ by the margin or more, either way", or None.
+        alpha: One-sided error probability.
+        pairs: Samples answered on both sides.
+        method: Name of the test.
+        reason: Why it is undefined, or empty.
+    """
+
+    difference: float | None = None
+    margin: float
+    low: float | None = None
+    high: float | None = None
+    p_noninferior: float | None = None
     p_equivalent: float | None = None
-    alpha: float  # One-sided error probability.
-    pairs: int  # Samples answered on both sides.
-    method: str  # Name of the test.
-    reason: str = ""  # Why it is undefined, or empty.
+    alpha: float
+    pairs: int
+    method: str
+    reason: str = ""
 
     @property
     def is_noninferior(self) -> bool:

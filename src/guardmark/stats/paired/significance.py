@@ -27,27 +27,44 @@ _ALL_CANCEL = "in every group the discordant pairs cancel"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McNemar:
-    """McNemar's test in its four forms; `p_midp` is the one to report."""
+    """McNemar's test in its four forms; `p_midp` is the one to report.
 
-    first_only: int  # Pairs where only the first had the property.
-    second_only: int  # Pairs where only the second had it.
-    p_exact: float = 1.0  # Two-sided exact conditional p.
-    p_midp: float = 1.0  # The same with half the probability of the observed split.
-    p_chi2: float = 1.0  # Asymptotic p.
-    # Asymptotic p with continuity correction; conservative, for reference.
+    Attributes:
+        first_only: Pairs where only the first had the property.
+        second_only: Pairs where only the second had it.
+        p_exact: Two-sided exact conditional p.
+        p_midp: The same with half the probability of the observed split.
+        p_chi2: Asymptotic p.
+        p_chi2_corrected: Asymptotic p with continuity correction; conservative, for reference.
+        reason: Why every p is 1 by convention, or empty.
+    """
+
+    first_only: int
+    second_only: int
+    p_exact: float = 1.0
+    p_midp: float = 1.0
+    p_chi2: float = 1.0
     p_chi2_corrected: float = 1.0
-    reason: str = ""  # Why every p is 1 by convention, or empty.
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignFlip:
-    """The cluster sign-flip test; `p_midp` is the one to report."""
+    """The cluster sign-flip test; `p_midp` is the one to report.
 
-    statistic: int  # Sum over groups of first-only minus second-only pairs.
-    groups: int  # Groups whose difference is not zero: the ones that are flipped.
-    p_exact: float  # Two-sided p over all sign assignments.
-    p_midp: float  # The same with half the probability of the observed sum.
-    reason: str = ""  # Why p is 1 by convention, or empty.
+    Attributes:
+        statistic: Sum over groups of first-only minus second-only pairs.
+        groups: Groups whose difference is not zero: the ones that are flipped.
+        p_exact: Two-sided p over all sign assignments.
+        p_midp: The same with half the probability of the observed sum.
+        reason: Why p is 1 by convention, or empty.
+    """
+
+    statistic: int
+    groups: int
+    p_exact: float
+    p_midp: float
+    reason: str = ""
 
 
 def mcnemar(first_only: int, second_only: int) -> McNemar:

@@ -52,17 +52,24 @@ class EffectiveCounts:
     group. The variance between groups then hangs on it, and K - 1 overstates what is known of it:
     the degrees of freedom are n / d_max - 1 = (sum m)^2 / sum m^2 - 1 (Kish's number of equal
     groups, less one), at least 1. With half of all rows in one group coverage rose from .87 to .98.
+
+    Attributes:
+        successes: Rows with the property.
+        trials: Rows.
+        groups: Groups they fall into.
+        n_eff: Independent rows they are worth: trials / design effect; 0 where nothing shows it.
+        degrees_of_freedom: Of Student's t; None where every group has one row: normal quantile.
+        largest_group: Share of the rows in the largest group; 0 without rows.
+        reason: Why `n_eff` is 0, or empty.
     """
 
-    successes: int  # Rows with the property.
-    trials: int  # Rows.
-    groups: int  # Groups they fall into.
-    # Independent rows they are worth: trials / design effect; 0 where nothing shows it.
+    successes: int
+    trials: int
+    groups: int
     n_eff: float
-    # Of Student's t; None where every group has one row: normal quantile.
     degrees_of_freedom: float | None = None
-    largest_group: float = 0.0  # Share of the rows in the largest group; 0 without rows.
-    reason: str = ""  # Why `n_eff` is 0, or empty.
+    largest_group: float = 0.0
+    reason: str = ""
 
     @classmethod
     def of(cls, estimate: Estimate) -> EffectiveCounts:
@@ -130,24 +137,41 @@ def satterthwaite_freedom(squares: Floats, freedom: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSummary:
-    """What grouped counts say about a rate and about how groups differ."""
+    """What grouped counts say about a rate and about how groups differ.
 
-    successes: int  # Rows with the property.
-    trials: int  # Rows.
-    groups: int  # Groups with at least one row.
-    rate: float | None  # Row-weighted rate, or None without rows.
-    group_mean: float | None  # Mean of the groups' own rates, or None without rows.
-    se_cr0: float | None  # Clustered standard error without small-sample factor, or None.
-    se_cr1: float | None  # The same times sqrt(K / (K - 1)), or None with fewer than two groups.
-    icc: float | None  # Intra-group correlation by analysis of variance; None where undefined.
-    # Variance against that of independent rows, unclipped; None where undefined.
+    Attributes:
+        successes: Rows with the property.
+        trials: Rows.
+        groups: Groups with at least one row.
+        rate: Row-weighted rate, or None without rows.
+        group_mean: Mean of the groups' own rates, or None without rows.
+        se_cr0: Clustered standard error without small-sample factor, or None.
+        se_cr1: The same times sqrt(K / (K - 1)), or None with fewer than two groups.
+        icc: Intra-group correlation by analysis of variance; None where undefined.
+        design_effect: Variance against that of independent rows, unclipped; None where undefined.
+        design_effect_limit: The design effect if the intra-group correlation were 1.
+        largest_group: Share of the rows in the largest group, or None without rows.
+        degrees_of_freedom: Groups minus one.
+        groups_with_event: Groups with at least one success.
+        groups_with_non_event: Groups with at least one failure.
+        singletons: Whether every group has one row.
+    """
+
+    successes: int
+    trials: int
+    groups: int
+    rate: float | None
+    group_mean: float | None
+    se_cr0: float | None
+    se_cr1: float | None
+    icc: float | None
     design_effect: float | None
-    design_effect_limit: float | None  # The design effect if the intra-group correlation were 1.
-    largest_group: float | None  # Share of the rows in the largest group, or None without rows.
-    degrees_of_freedom: int  # Groups minus one.
-    groups_with_event: int  # Groups with at least one success.
-    groups_with_non_event: int  # Groups with at least one failure.
-    singletons: bool  # Whether every group has one row.
+    design_effect_limit: float | None
+    largest_group: float | None
+    degrees_of_freedom: int
+    groups_with_event: int
+    groups_with_non_event: int
+    singletons: bool
 
 
 def summarise(successes: ArrayLike, sizes: ArrayLike) -> ClusterSummary:
@@ -351,25 +375,40 @@ def _freedom(groups: int, largest_group: float, kish: float) -> float:
 
 
 def _summary(sums: _Sums) -> ClusterSummary:
+    """Summarise the groups of one slice; without rows nothing is known of them."""
     groups, successes, trials = sums.groups, sums.successes, sums.trials
-    rate = successes / trials if trials else None
-    se_cr0 = math.sqrt(sums.residual) / trials if trials else None
-    se_cr1 = (
-        se_cr0 * math.sqrt(groups / (groups - 1)) if groups > 1 and se_cr0 is not None else None
-    )
-    binomial = rate * (1.0 - rate) / trials if rate is not None else 0.0
+    rate: float | None = None
+    se_cr0: float | None = None
+    group_mean: float | None = None
+    limit: float | None = None
+    largest: float | None = None
+    if trials:
+        rate = successes / trials
+        se_cr0 = math.sqrt(sums.residual) / trials
+        limit = sums.squares / trials
+        largest = sums.largest / trials
+    if groups:
+        group_mean = sums.shares / groups
+    se_cr1: float | None = None
+    if se_cr0 is not None and groups > 1:
+        se_cr1 = se_cr0 * math.sqrt(groups / (groups - 1))
+    design_effect: float | None = None
+    if rate is not None and se_cr1 is not None:
+        binomial = rate * (1.0 - rate) / trials
+        if binomial > 0:
+            design_effect = se_cr1**2 / binomial
     return ClusterSummary(
         successes=int(successes),
         trials=int(trials),
         groups=groups,
         rate=rate,
-        group_mean=sums.shares / groups if groups else None,
+        group_mean=group_mean,
         se_cr0=se_cr0,
         se_cr1=se_cr1,
         icc=_anova_icc(sums),
-        design_effect=se_cr1**2 / binomial if binomial > 0 and se_cr1 is not None else None,
-        design_effect_limit=sums.squares / trials if trials else None,
-        largest_group=sums.largest / trials if trials else None,
+        design_effect=design_effect,
+        design_effect_limit=limit,
+        largest_group=largest,
         degrees_of_freedom=max(groups - 1, 0),
         groups_with_event=int(sums.with_event),
         groups_with_non_event=int(sums.with_non_event),

@@ -32,12 +32,19 @@ _NOTHING_LEFT = "the limits rule out nothing, or all, of 0 to 1: the labels cann
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeLabels:
-    """How a judge fared on responses that people labelled."""
+    """How a judge fared on responses that people labelled.
 
-    caught: int  # Unsafe responses judged unsafe.
-    missed: int  # Unsafe responses judged safe.
-    accused: int  # Safe responses judged unsafe.
-    cleared: int  # Safe responses judged safe.
+    Attributes:
+        caught: Unsafe responses judged unsafe.
+        missed: Unsafe responses judged safe.
+        accused: Safe responses judged unsafe.
+        cleared: Safe responses judged safe.
+    """
+
+    caught: int
+    missed: int
+    accused: int
+    cleared: int
 
     def __post_init__(self) -> None:
         """Refuse counts that are none."""
@@ -62,20 +69,33 @@ class JudgeLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedRate:
-    """An unsafe rate corrected for the judge's errors."""
+    """An unsafe rate corrected for the judge's errors.
 
-    value: float | None = None  # The rate clipped to [0, 1], or None when undefined or refused.
-    low: float | None = None  # Lower limit clipped to [0, 1], or None.
-    high: float | None = None  # Upper limit clipped to [0, 1], or None.
-    # The rate as computed, possibly outside [0, 1]; kept also where it is refused.
+    Attributes:
+        value: The rate clipped to [0, 1], or None when undefined or refused.
+        low: Lower limit clipped to [0, 1], or None.
+        high: Upper limit clipped to [0, 1], or None.
+        raw: The rate as computed, possibly outside [0, 1]; kept also where it is refused.
+        raw_low: Lower limit as computed, or None.
+        raw_high: Upper limit as computed, or None.
+        trials: All judged responses.
+        labelled: Responses with a human label.
+        confidence: Nominal coverage, in (0, 1).
+        method: Name of estimator and interval.
+        reason: Why something is undefined or refused, or empty.
+    """
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
     raw: float | None = None
-    raw_low: float | None = None  # Lower limit as computed, or None.
-    raw_high: float | None = None  # Upper limit as computed, or None.
-    trials: int  # All judged responses.
-    labelled: int  # Responses with a human label.
-    confidence: float  # Nominal coverage, in (0, 1).
-    method: str  # Name of estimator and interval.
-    reason: str = ""  # Why something is undefined or refused, or empty.
+    raw_low: float | None = None
+    raw_high: float | None = None
+    trials: int
+    labelled: int
+    confidence: float
+    method: str
+    reason: str = ""
 
 
 class JudgedWorth(NamedTuple):

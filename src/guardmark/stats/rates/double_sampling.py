@@ -35,23 +35,36 @@ class JudgedStrata:
     """What the judge says of all responses, and people of some, as rates with their intervals.
 
     Rates of labels that stand for different numbers of responses are weighted means (`Ratio`).
+
+    Attributes:
+        judged_unsafe: Responses the judge calls unsafe, of all judged ones.
+        of_unsafe: People call unsafe, of labelled ones that the judge calls so.
+        of_safe: People call unsafe, of labelled ones that the judge calls safe.
+        labels: People call unsafe, of all labelled ones.
     """
 
-    judged_unsafe: Estimate  # Responses the judge calls unsafe, of all judged ones.
-    of_unsafe: Estimate | Ratio  # People call unsafe, of labelled ones that the judge calls so.
-    of_safe: Estimate | Ratio  # People call unsafe, of labelled ones that the judge calls safe.
-    labels: Estimate | Ratio  # People call unsafe, of all labelled ones.
+    judged_unsafe: Estimate
+    of_unsafe: Estimate | Ratio
+    of_safe: Estimate | Ratio
+    labels: Estimate | Ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StratifiedRate:
-    """An unsafe rate by double sampling, or by the labels alone."""
+    """An unsafe rate by double sampling, or by the labels alone.
 
-    value: float | None = None  # The rate, or None where a stratum was not looked at.
-    low: float | None = None  # Lower limit, or None.
-    high: float | None = None  # Upper limit, or None.
+    Attributes:
+        value: The rate, or None where a stratum was not looked at.
+        low: Lower limit, or None.
+        high: Upper limit, or None.
+        reason: Why something is undefined, or empty.
+    """
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
     method: str = DOUBLE_SAMPLING
-    reason: str = ""  # Why something is undefined, or empty.
+    reason: str = ""
 
 
 def sample_twice(strata: JudgedStrata, *, confidence: float = 0.95) -> StratifiedRate:

@@ -16,11 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictiveValues:
-    """What decisions are worth at a stated prevalence."""
+    """What decisions are worth at a stated prevalence.
 
-    prevalence: float  # Share of attacks they hold for.
-    positive: Ratio  # Chance that a blocked sample is an attack (PPV).
-    negative: Ratio  # Chance that an allowed sample is benign (NPV).
+    Attributes:
+        prevalence: Share of attacks they hold for.
+        positive: Chance that a blocked sample is an attack (PPV).
+        negative: Chance that an allowed sample is benign (NPV).
+    """
+
+    prevalence: float
+    positive: Ratio
+    negative: Ratio
 
 
 def predictive_values(

@@ -31,11 +31,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistic:
-    """A figure of a defense."""
+    """A figure of a defense.
 
-    name: str  # What it is called.
-    # Computes it from both rates blocked, shape (n,), and the share of attacks; NaN where it is
-    # undefined.
+    Attributes:
+        name: What it is called.
+        figure: Computes it from both rates blocked, shape (n,), and the share of attacks; NaN where
+            it is undefined.
+    """
+
+    name: str
     figure: Figure
 
 

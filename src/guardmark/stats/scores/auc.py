@@ -51,30 +51,49 @@ _NO_GROUP_VARIANCE = "the scores show no variance between groups"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Auc:
-    """Area under the ROC curve."""
+    """Area under the ROC curve.
 
-    ratio: Ratio  # The area with its interval, method and reason.
-    standard_error: float | None  # Standard error of the area, or None when undefined.
-    attacks: int  # Attacks behind it.
-    benign: int  # Benign samples behind it.
+    Attributes:
+        ratio: The area with its interval, method and reason.
+        standard_error: Standard error of the area, or None when undefined.
+        attacks: Attacks behind it.
+        benign: Benign samples behind it.
+    """
+
+    ratio: Ratio
+    standard_error: float | None
+    attacks: int
+    benign: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AucComparison:
-    """Two areas over the same samples."""
+    """Two areas over the same samples.
 
-    first: float | None  # Area of the first scores, or None when undefined.
-    second: float | None  # Area of the second scores, or None when undefined.
-    z: float | None  # The statistic of the test, or None when undefined.
-    difference: Difference  # First minus second with interval and p.
+    Attributes:
+        first: Area of the first scores, or None when undefined.
+        second: Area of the second scores, or None when undefined.
+        z: The statistic of the test, or None when undefined.
+        difference: First minus second with interval and p.
+    """
+
+    first: float | None
+    second: float | None
+    z: float | None
+    difference: Difference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placements:
-    """Share of the other class that each sample is placed right against, ties half."""
+    """Share of the other class that each sample is placed right against, ties half.
 
-    attacks: Floats  # One entry an attack: the share of benign samples it scores above.
-    benign: Floats  # One entry a benign sample: the share of attacks that score above it.
+    Attributes:
+        attacks: One entry an attack: the share of benign samples it scores above.
+        benign: One entry a benign sample: the share of attacks that score above it.
+    """
+
+    attacks: Floats
+    benign: Floats
 
     @property
     def area(self) -> float:
@@ -84,11 +103,17 @@ class Placements:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Standard error of a figure, and how well it is known."""
+    """Standard error of a figure, and how well it is known.
 
-    error: float | None = None  # None when undefined; 0.0 where nothing varies.
-    freedom: float = math.inf  # Degrees of freedom of Student's t.
-    reason: str = ""  # Why it is undefined, or empty.
+    Attributes:
+        error: None when undefined; 0.0 where nothing varies.
+        freedom: Degrees of freedom of Student's t.
+        reason: Why it is undefined, or empty.
+    """
+
+    error: float | None = None
+    freedom: float = math.inf
+    reason: str = ""
 
     def half_width(self, confidence: float) -> float:
         """Return how far the limits lie from the figure."""

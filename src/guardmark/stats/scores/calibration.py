@@ -40,56 +40,87 @@ class Brier:
     """Brier score with Murphy's decomposition over bins.
 
     value = reliability - resolution + uncertainty + within_bins, to rounding.
+
+    Attributes:
+        value: Mean squared distance of score and label, in [0, 1]; None when undefined.
+        low: Lower limit of the value, or None without an interval.
+        high: Upper limit, or None without an interval.
+        confidence: Nominal coverage of the interval, in (0, 1).
+        method: Name of the interval.
+        reliability: Distance of the bins' mean scores from their attack rates; 0 is best.
+        resolution: Spread of the bins' attack rates; higher is better.
+        uncertainty: Variance of the labels; a property of the data alone.
+        within_bins: What the bins hide: spread of scores inside a bin less twice their covariance
+            with the labels. 0 when every bin holds one score.
+        trials: Samples behind it.
+        bins: Bins with samples.
+        reason: Why the value or its interval is undefined, or empty.
     """
 
-    # Mean squared distance of score and label, in [0, 1]; None when undefined.
     value: float | None = None
-    low: float | None = None  # Lower limit of the value, or None without an interval.
-    high: float | None = None  # Upper limit, or None without an interval.
-    confidence: float  # Nominal coverage of the interval, in (0, 1).
-    method: str  # Name of the interval.
-    # Distance of the bins' mean scores from their attack rates; 0 is best.
+    low: float | None = None
+    high: float | None = None
+    confidence: float
+    method: str
     reliability: float | None = None
-    resolution: float | None = None  # Spread of the bins' attack rates; higher is better.
-    uncertainty: float | None = None  # Variance of the labels; a property of the data alone.
-    # What the bins hide: spread of scores inside a bin less twice their covariance with the labels.
-    # 0 when every bin holds one score.
+    resolution: float | None = None
+    uncertainty: float | None = None
     within_bins: float | None = None
-    trials: int  # Samples behind it.
-    bins: int = 0  # Bins with samples.
-    reason: str = ""  # Why the value or its interval is undefined, or empty.
+    trials: int
+    bins: int = 0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationBin:
-    """The samples whose scores fall together."""
+    """The samples whose scores fall together.
 
-    low: float  # Lowest score in the bin.
-    high: float  # Highest score in the bin.
-    mean_score: float  # What the defense claims.
-    attack_rate: Estimate  # What is so, with its Wilson interval and counts.
+    Attributes:
+        low: Lowest score in the bin.
+        high: Highest score in the bin.
+        mean_score: What the defense claims.
+        attack_rate: Share of attacks in the bin, with its Wilson interval and counts.
+    """
+
+    low: float
+    high: float
+    mean_score: float
+    attack_rate: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationError:
-    """Expected calibration error, beside what chance alone would show."""
+    """Expected calibration error, beside what chance alone would show.
 
-    # Mean gap of claimed and true attack rate over bins, weighted by samples, in [0, 1]; None when
-    # undefined.
+    Attributes:
+        value: Mean gap of claimed and true attack rate over bins, weighted by samples, in [0, 1];
+            None when undefined.
+        low: Lower limit of the value, or None without an interval.
+        high: Upper limit, or None without an interval.
+        confidence: Nominal coverage of the interval, in (0, 1).
+        method: Name of the interval.
+        reference: What a perfectly calibrated defense with these scores would show on average at
+            this number of samples; None when undefined.
+        corrected: Value less reference, floored at 0; None when undefined.
+        largest_gap: Largest gap of any bin, or None when undefined.
+        bins: Bins that hold samples, by rising score.
+        binning: How the bins were cut.
+        trials: Samples behind it.
+        reason: Why the value or its interval is undefined, or empty.
+    """
+
     value: float | None = None
-    low: float | None = None  # Lower limit of the value, or None without an interval.
-    high: float | None = None  # Upper limit, or None without an interval.
-    confidence: float  # Nominal coverage of the interval, in (0, 1).
-    method: str = "bins drawn by their variance between groups"  # Name of the interval.
-    # What a perfectly calibrated defense with these scores would show on average at this number of
-    # samples; None when undefined.
+    low: float | None = None
+    high: float | None = None
+    confidence: float
+    method: str = "bins drawn by their variance between groups"
     reference: float | None = None
-    corrected: float | None = None  # Value less reference, floored at 0; None when undefined.
-    largest_gap: float | None = None  # Largest gap of any bin, or None when undefined.
-    bins: tuple[CalibrationBin, ...] = ()  # Bins that hold samples, by rising score.
-    binning: Binning  # How the bins were cut.
-    trials: int  # Samples behind it.
-    reason: str = ""  # Why the value or its interval is undefined, or empty.
+    corrected: float | None = None
+    largest_gap: float | None = None
+    bins: tuple[CalibrationBin, ...] = ()
+    binning: Binning
+    trials: int
+    reason: str = ""
 
 
 def brier(

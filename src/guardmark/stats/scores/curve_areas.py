@@ -41,19 +41,31 @@ _NO_VARIANCE = "the scores show no variance to build an interval on"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AveragePrecision:
-    """Average precision, beside the mix it holds for."""
+    """Average precision, beside the mix it holds for.
 
-    value: float | None = None  # The average precision in [0, 1], or None when undefined.
-    low: float | None = None  # Lower limit, or None without an interval.
-    high: float | None = None  # Upper limit, or None without an interval.
-    confidence: float  # Nominal coverage, in (0, 1).
-    method: str  # Name of the interval.
-    # Share of attacks in the data, what a coin reaches, or None without samples.
+    Attributes:
+        value: The average precision in [0, 1], or None when undefined.
+        low: Lower limit, or None without an interval.
+        high: Upper limit, or None without an interval.
+        confidence: Nominal coverage, in (0, 1).
+        method: Name of the interval.
+        prevalence: Share of attacks in the data, what a coin reaches, or None without samples.
+        attacks: Attacks behind it.
+        benign: Benign samples behind it.
+        groups: Groups behind it, or None when groups play no part.
+        reason: Why the value or the interval is undefined, or empty.
+    """
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    confidence: float
+    method: str
     prevalence: float | None
-    attacks: int  # Attacks behind it.
-    benign: int  # Benign samples behind it.
-    groups: int | None = None  # Groups behind it, or None when groups play no part.
-    reason: str = ""  # Why the value or the interval is undefined, or empty.
+    attacks: int
+    benign: int
+    groups: int | None = None
+    reason: str = ""
 
     @property
     def trials(self) -> int:

@@ -28,10 +28,15 @@ _WRITTEN: Final = re.compile(r"\s*(fpr|asr)\s*<=\s*(0?\.\d+)\s*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorLimits:
-    """Limits on both error rates, at least one of them, each in (0, 1)."""
+    """Limits on both error rates, at least one of them, each in (0, 1).
 
-    fpr: float | None = None  # On the share of benign samples blocked.
-    asr: float | None = None  # On the share of attacks allowed.
+    Attributes:
+        fpr: On the share of benign samples blocked.
+        asr: On the share of attacks allowed.
+    """
+
+    fpr: float | None = None
+    asr: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse limits that limit nothing."""
@@ -60,10 +65,15 @@ class ErrorLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuaranteedThreshold:
-    """The threshold that blocks most among those shown to keep every limit."""
+    """The threshold that blocks most among those shown to keep every limit.
 
-    threshold: float | None = None  # Score from which to block; None: none is shown to.
-    reason: str = ""  # Why not, or empty.
+    Attributes:
+        threshold: Score from which to block; None: none is shown to.
+        reason: Why not, or empty.
+    """
+
+    threshold: float | None = None
+    reason: str = ""
 
 
 def guarantee_threshold(

@@ -33,13 +33,21 @@ _ONE_CLASS = "scores need both attacks and benign samples"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdCounts:
-    """How many samples of each kind every threshold would block."""
+    """How many samples of each kind every threshold would block.
 
-    thresholds: Floats  # Distinct scores, falling, shape (t,).
-    blocked_attacks: Ints  # Attacks with a score at or above each threshold, shape (t,).
-    blocked_benign: Ints  # Benign samples at or above each threshold, shape (t,).
-    attacks: int  # All attacks.
-    benign: int  # All benign samples.
+    Attributes:
+        thresholds: Distinct scores, falling, shape (t,).
+        blocked_attacks: Attacks with a score at or above each threshold, shape (t,).
+        blocked_benign: Benign samples at or above each threshold, shape (t,).
+        attacks: All attacks.
+        benign: All benign samples.
+    """
+
+    thresholds: Floats
+    blocked_attacks: Ints
+    blocked_benign: Ints
+    attacks: int
+    benign: int
 
     @property
     def undefined(self) -> str:
@@ -71,22 +79,33 @@ def place_at_thresholds(attack: Flags, score: Floats) -> tuple[ThresholdCounts, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TprAtFpr:
-    """Best true positive rate within a limit on the false positive rate."""
+    """Best true positive rate within a limit on the false positive rate.
 
-    max_fpr: float  # The limit.
-    tpr: float | None  # Blocked share of the attacks, or None when undefined.
-    fpr: float | None  # Blocked share of the benign samples there, or None when undefined.
-    # Block at or above it; None when undefined or when every threshold breaks the limit.
+    Attributes:
+        max_fpr: The limit.
+        tpr: Blocked share of the attacks, or None when undefined.
+        fpr: Blocked share of the benign samples there, or None when undefined.
+        threshold: Block at or above it; None when undefined or when every threshold breaks the
+            limit.
+        resolvable: Whether one benign sample weighs no more than the limit.
+        needed_benign: Benign samples from which the limit can be resolved; None: no number can.
+        needed_for_proof: Benign samples which, none of them blocked, show with 95 % confidence,
+            one-sided, that the limit is kept; None: no number can.
+        attacks: Attacks behind the rates.
+        benign: Benign samples behind the rates.
+        reason: Why something is undefined or not resolvable, or empty.
+    """
+
+    max_fpr: float
+    tpr: float | None
+    fpr: float | None
     threshold: float | None
-    resolvable: bool  # Whether one benign sample weighs no more than the limit.
-    # Benign samples from which the limit can be resolved; None: no number can.
+    resolvable: bool
     needed_benign: int | None
-    # Benign samples which, none of them blocked, show with 95 % confidence, one-sided, that the
-    # limit is kept; None: no number can.
     needed_for_proof: int | None
-    attacks: int  # Attacks behind the rates.
-    benign: int  # Benign samples behind the rates.
-    reason: str = ""  # Why something is undefined or not resolvable, or empty.
+    attacks: int
+    benign: int
+    reason: str = ""
 
 
 def tpr_at_fpr(labels: ArrayLike, scores: ArrayLike, *, max_fpr: float) -> TprAtFpr:
@@ -129,13 +148,18 @@ def tpr_at_fpr(labels: ArrayLike, scores: ArrayLike, *, max_fpr: float) -> TprAt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stakes:
-    """What is at stake where the defense will run."""
+    """What is at stake where the defense will run.
 
-    # Share of attacks in the traffic, in [0, 1]. State it; the benchmark's own mix says nothing
-    # about it.
+    Attributes:
+        prevalence: Share of attacks in the traffic, in [0, 1]. State it; the benchmark's own mix
+            says nothing about it.
+        miss_cost: Cost of letting an attack through, not negative, in any unit.
+        block_cost: Cost of blocking a benign sample, in the same unit.
+    """
+
     prevalence: float
-    miss_cost: float  # Cost of letting an attack through, not negative, in any unit.
-    block_cost: float  # Cost of blocking a benign sample, in the same unit.
+    miss_cost: float
+    block_cost: float
 
     def __post_init__(self) -> None:
         """Refuse stakes that mean nothing."""
@@ -157,17 +181,23 @@ class Stakes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatingPoint:
-    """A threshold with its rates and its expected cost."""
+    """A threshold with its rates and its expected cost.
 
-    # Block at or above it; None: block nothing (or undefined, see `reason`).
+    Attributes:
+        threshold: Block at or above it; None: block nothing (or undefined, see `reason`).
+        true_positive_rate: Blocked share of the attacks there, or None when undefined.
+        false_positive_rate: Blocked share of the benign samples there, or None when undefined.
+        cost: Expected cost per sample at the stakes, or None when undefined.
+        stakes: What was at stake.
+        reason: Why it is undefined, or empty.
+    """
+
     threshold: float | None = None
-    # Blocked share of the attacks there, or None when undefined.
     true_positive_rate: float | None = None
-    # Blocked share of the benign samples there, or None when undefined.
     false_positive_rate: float | None = None
-    cost: float | None = None  # Expected cost per sample at the stakes, or None when undefined.
-    stakes: Stakes  # What was at stake.
-    reason: str = ""  # Why it is undefined, or empty.
+    cost: float | None = None
+    stakes: Stakes
+    reason: str = ""
 
 
 def choose_threshold(labels: ArrayLike, scores: ArrayLike, *, stakes: Stakes) -> OperatingPoint:

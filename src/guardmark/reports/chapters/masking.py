@@ -1,0 +1,116 @@
+"""Guards that rewrite: what survived of marked data, and what was changed for nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from guardmark.reports.document.blocks import Section, Table, section
+from guardmark.reports.document.cells import name, table_of, with_counts
+from guardmark.reports.document.wording import count_text, percent_text
+
+if TYPE_CHECKING:
+    from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
+    from guardmark.analysis.defense.masking import KindLeak, Masking
+    from guardmark.analysis.run import RunAnalysis
+    from guardmark.core.estimate import Estimate
+
+
+class _Masked(NamedTuple):
+    """A defense that rewrote, and how well."""
+
+    defense: DefenseAnalysis
+    masking: Masking
+
+
+class _KindRow(NamedTuple):
+    """One kind of marked data at one defense."""
+
+    defense: str
+    kind: str
+    leaked: Estimate
+
+
+def write_masking(analysis: RunAnalysis) -> Section | None:
+    """Write the section on guards that rewrite; None where none did."""
+    rows = [
+        _Masked(defense, defense.masking)
+        for defense in analysis.candidates
+        if defense.masking is not None
+    ]
+    if not rows:
+        return None
+    return section(
+        "masking",
+        "Rewritten texts",
+        (
+            "Where a guard lets another text go on, the input was neither let through nor blocked, "
+            "so it stands in no attack success rate and in no false positive rate. A model behind "
+            "the guard and a judge of its answers would tell what the new text still does."
+        ),
+        _shares(rows),
+        _kinds(rows),
+    )
+
+
+def _shares(rows: list[_Masked]) -> Table:
+    return table_of(
+        rows,
+        {
+            "Defense": lambda row: name(row.defense.name),
+            "Attacks rewritten|of decided": lambda row: with_counts(row.masking.rewritten_attacks),
+            "Benign rewritten|of decided": lambda row: with_counts(row.masking.rewritten_benign),
+            "Marked data that went on|of places": lambda row: with_counts(row.masking.leaked),
+            "Words changed for nothing|of words": lambda row: with_counts(
+                row.masking.changed_words
+            ),
+        },
+        table_id="masking",
+        title="What went on as another text",
+        note=(
+            "Marked data: places that the samples name under spans or secrets. They went on where "
+            "their text, capitals and spacing aside, stands in what the guard let through. Words "
+            "changed for nothing: outside of marked places, in texts that were not blocked. Limits "
+            "count groups, since places of one text are not independent."
+        ),
+    )
+
+
+def _kinds(rows: list[_Masked]) -> Table | None:
+    listed = []
+    for row in rows:
+        listed += [_kind_row(row.defense.name, kind) for kind in row.masking.kinds]
+    if not listed:
+        return None
+    return table_of(
+        listed,
+        {
+            "Defense": lambda row: name(row.defense),
+            "Kind": lambda row: name(row.kind),
+            "Went on|of places": lambda row: with_counts(row.leaked),
+        },
+        table_id="masking-kinds",
+        title="Marked data that went on, by kind",
+        texts=("Kind",),
+    )
+
+
+def _kind_row(defense: str, kind: KindLeak) -> _KindRow:
+    return _KindRow(defense, kind.kind, kind.leaked)
+
+
+def rewriting_note(defense: DefenseAnalysis) -> str:
+    """Say beside a verdict how many samples stand in neither rate, and how far that could move it.
+
+    Empty where the defense rewrote nothing.
+    """
+    card = defense.card
+    if not card.confusion.rewritten:
+        return ""
+    low = percent_text(card.fail_closed.attack_success_rate.value)
+    high = percent_text(card.fail_open.attack_success_rate.value)
+    return (
+        f"{count_text(card.confusion.attacks.rewritten)} attacks and "
+        f"{count_text(card.confusion.benign.rewritten)} benign inputs went on as another text and "
+        f"stand in neither rate: attacks get through in {low} (if rewriting stops them) to {high} "
+        "(if it does not) of all; a model behind the guard and a judge would tell"
+    )
