@@ -10,6 +10,9 @@ from zipfile import ZipFile
 import pytest
 import study
 
+from guardmark.analysis.cards.consistency import contradictions_of
+from guardmark.app.results.cards import read_card
+
 STUDY = Path(__file__).resolve().parents[2] / "examples" / "field-study"
 
 GUARDS = study.read_guards(STUDY / "guards")
@@ -82,8 +85,14 @@ def test_what_cannot_be_installed_is_left_out_with_the_reason(
     entry(guards, "changed", lock.partition("sha256:")[0] + f"sha256:{'0' * 64}\n")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(packages))
+    cards, board = tmp_path / "cards", tmp_path / "board"
     folders = ["--cache", cache, "--guards", guards, "--public", tmp_path, "--page", page]
+    folders += ["--cards", cards, "--board", board]
     assert study.main([*map(str, folders), "--attack", "sound"]) == 0
+    card = read_card(cards / "core" / "sound.card.json")
+    assert card.run.again == "make field-study"
+    assert len((cards / "core" / "sound.card.json").read_text("utf-8").splitlines()) == 1
+    assert "sound" in (board / "index.html").read_text("utf-8")
     told = page.read_text(encoding="utf-8")
     assert "| sound | " in told
     assert "769 attacks, 721 benign texts" in told
@@ -104,8 +113,24 @@ def test_nothing_installed_measures_nothing(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     page = tmp_path / "page.md"
     folders = ["--cache", tmp_path / "cache", "--guards", guards, "--page", page]
+    folders += ["--cards", tmp_path / "cards", "--board", tmp_path / "board"]
     assert study.main([*map(str, folders)]) == 1
     assert not page.exists()
+
+
+def test_the_cards_that_are_kept_are_sound_and_name_no_place_of_a_machine() -> None:
+    """Each agrees with itself; one stands for each guard and kind of data."""
+    paths = sorted((STUDY.parents[1] / "docs" / "field-study" / "cards").rglob("*.card.json"))
+    assert {path.parent.name for path in paths} == {"core", "public", "words"}
+    assert {path.name.removesuffix(".card.json") for path in paths} == {
+        each.name for each in GUARDS
+    }
+    for path in paths:
+        card = read_card(path)
+        assert contradictions_of(card) == ()
+        assert card.run.again == "make field-study"
+        text = path.read_text(encoding="utf-8")
+        assert not any(place in text for place in ('"/home', '"/root', '"/tmp', '"/work', "C:\\"))
 
 
 def test_public_rows_are_drawn_in_whole_groups_by_purpose(tmp_path: Path) -> None:

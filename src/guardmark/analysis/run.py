@@ -75,7 +75,7 @@ class RunAnalysis:
     Attributes:
         taxonomy: What of the taxonomy they touch.
         comparison: Each against each, or None with fewer than two.
-        advice: What follows, by written rules.
+        advice: Recommendations, by written rules.
         planted: How judges stood planted answers.
         pipeline: Guard, model and judge, or None without a model.
         system: What came out of each arm, told as of a defense.

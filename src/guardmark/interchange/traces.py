@@ -135,11 +135,14 @@ def _spans(path: Path, data: bytes, warnings: list[str]) -> Iterator[Object]:
 
 
 def _begun(span: Object) -> tuple[int, str]:
+    """Return when a span began, as what puts spans in order: a shorter number comes first."""
     stated = word(span, "startTimeUnixNano") or word(span, "started_at") or word(span, "start_time")
-    return len(stated) if stated.isdigit() else 0, stated
+    digits = len(stated) if stated.isdigit() else 0
+    return digits, stated
 
 
 def _unpacked(document: Object) -> Iterator[Object]:
+    """Yield the spans of a document, however it nests them; else the document is a span."""
     for resource in _list(document, "resourceSpans"):
         for scope in _list(resource, "scopeSpans"):
             yield from _list(scope, "spans")
@@ -150,8 +153,15 @@ def _unpacked(document: Object) -> Iterator[Object]:
 
 
 def _list(holder: Object, name: str) -> list[Object]:
-    value = holder.get(name)
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    """Return the objects that a field lists."""
+    return _objects(holder.get(name))
+
+
+def _objects(value: object) -> list[Object]:
+    """Return the objects of a list; nothing where it is no list."""
+    if not isinstance(value, list):
+        return []
+    return [member for member in value if isinstance(member, dict)]
 
 
 def _take_agents_span(traces: dict[str, _Trace], span: Object) -> None:
@@ -206,8 +216,12 @@ def _attributes(stated: object) -> Object:
     """Return attributes as plain values, from OTLP's list of typed ones or an object."""
     if isinstance(stated, dict):
         return stated
-    pairs = [each for each in stated if isinstance(each, dict)] if isinstance(stated, list) else []
-    return {word(each, "key"): next(iter(inner(each, "value").values()), None) for each in pairs}
+    attributes: Object = {}
+    for pair in _objects(stated):
+        # OTLP writes a value as an object whose only member names its type.
+        typed = list(inner(pair, "value").values())
+        attributes[word(pair, "key")] = typed[0] if typed else None
+    return attributes
 
 
 def _add_call(trace: _Trace, name: str, arguments: object, result: object) -> None:
@@ -230,49 +244,59 @@ def _take_messages(trace: _Trace, shown: object, said: object) -> None:
 
 
 def _turns(value: object) -> list[tuple[str, str]]:
+    """Read messages as roles and texts: a list, such a list as JSON, or a text of the user."""
     if isinstance(value, str):
+        if not value:
+            return []
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
-            return [("user", str(value))] if value else []
-    if not isinstance(value, list):
-        return []
-    found = []
-    for turn in value:
-        if isinstance(turn, dict):
-            content: Any = turn.get("content", turn.get("parts"))
-            parts = content if isinstance(content, list) else [content]
-            found.append((word(turn, "role") or "assistant", "\n".join(_words(parts))))
-    return found
+            return [("user", str(value))]
+    turns = []
+    for turn in _objects(value):
+        content: Any = turn.get("content", turn.get("parts"))
+        if not isinstance(content, list):
+            content = [content]
+        turns.append((word(turn, "role") or "assistant", "\n".join(_words(content))))
+    return turns
 
 
 def _words(parts: list[Any]) -> Iterator[str]:
+    """Yield the texts of the parts of a content."""
     for part in parts:
-        text = part.get("text", part.get("content")) if isinstance(part, dict) else part
+        text = part
+        if isinstance(part, dict):
+            text = part.get("text", part.get("content"))
         if isinstance(text, str) and text:
             yield text
 
 
 def _text_of(value: object) -> str:
+    """Return a value as text, as JSON where it is none."""
     if value is None:
         return ""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value
+    if not isinstance(text, str):
+        text = json.dumps(value, ensure_ascii=False)
     return text.encode("utf-8", "replace").decode()
 
 
 def _pair(
     trace: _Trace, guard: str, stated: Label | None
 ) -> tuple[Sample | str, ImportedAnswer | None]:
+    """Turn a trace into a sample and what came of it, or say why it is left out."""
     label = label_of(trace.label, stated)
-    said = trace.guards.get(guard)
-    decision = _decision(said) if guard else None
-    # Where a guard stopped the trace, the model was never asked: that is no failure of it.
+    decision = response = None
+    if guard:
+        decision = _decision(trace.guards.get(guard))
     is_stopped = decision is not None and decision.outcome is Outcome.BLOCK
-    response = None if is_stopped and trace.answer is None else _response(trace)
+    if trace.answer is not None or not is_stopped:
+        # Where a guard stopped the trace, the model was never asked: that is no failure of it.
+        response = _response(trace)
     answer = ImportedAnswer(decision=decision, response=response)
     if label is None:
         return why_unlabelled(trace.label), answer
-    if not trace.asked.strip() and said is None:
+    if not trace.asked.strip() and guard not in trace.guards:
         return _TEXTLESS, answer
     text = _text_of(trace.asked) or f"(the trace {trace.name} holds no words of a user)"
     asked = Message(role=Role.USER, content=text)
@@ -289,10 +313,12 @@ def _decision(said: list[object] | None) -> Decision:
     """Blocked where the guard ever was; allowed only where each of its answers is known."""
     if said is None:
         return decision_of(None, "this guard was not asked in this trace")
-    read = [read_is_blocked(each) for each in said]
-    if True in read:
+    answers = [read_is_blocked(answer) for answer in said]
+    if True in answers:
         return decision_of(is_blocked=True)
-    return decision_of(is_blocked=None if None in read else False)
+    if None in answers:
+        return decision_of(is_blocked=None)
+    return decision_of(is_blocked=False)
 
 
 def _response(trace: _Trace) -> Response:

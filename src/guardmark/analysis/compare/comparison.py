@@ -485,28 +485,40 @@ def adjust_sides(
 def _best_set(
     frame: Frame,
     outcomes: dict[str, Codes],
-    pairs: tuple[PairedComparison, ...],
+    pairs: Sequence[PairedComparison],
     *,
     is_attack: bool,
 ) -> BestSet:
+    """Rank defenses by their rate on the samples that all decided, and say who is told apart."""
     stacked = np.array(list(outcomes.values()), dtype=np.int8)
     common = (frame.is_attack == is_attack) & is_decision(stacked).all(axis=0)
     if not outcomes or not common.any():
         return BestSet(best="", undistinguished=())
     erred = (stacked[:, common] == BLOCK) != is_attack
-    names = [list(outcomes)[at] for at in erred.sum(axis=1).argsort(kind="stable").tolist()]
+    known = list(outcomes)
+    names = [known[at] for at in erred.sum(axis=1).argsort(kind="stable").tolist()]
+    places = {name: place for place, name in enumerate(names)}
+    best = names[0]
     alpha = 1 - frame.settings.confidence
-    apart = [
-        (pair.first, pair.second)
-        for pair in pairs
-        if (pair.attacks if is_attack else pair.benign).direction(alpha)
-    ]
-    letters = tier_letters(len(names), [(names.index(a), names.index(b)) for a, b in apart])
-    worse = {name for two in apart if names[0] in two for name in two} - {names[0]}
+    apart = []
+    worse = set()
+    for pair in pairs:
+        side = pair.attacks if is_attack else pair.benign
+        if not side.direction(alpha):
+            continue
+        apart.append((places[pair.first], places[pair.second]))
+        if pair.first == best:
+            worse.add(pair.second)
+        elif pair.second == best:
+            worse.add(pair.first)
+    omnibus: CochranQ | None = None
+    if len(names) > 2 and not frame.is_grouped:
+        omnibus = cochran_q(erred.T)
+    letters = tier_letters(len(names), apart)
     return BestSet(
-        best=names[0],
-        undistinguished=tuple(name for name in outcomes if name not in worse),
-        omnibus=cochran_q(erred.T) if len(names) > 2 and not frame.is_grouped else None,
+        best=best,
+        undistinguished=tuple(name for name in known if name not in worse),
+        omnibus=omnibus,
         tiers=tuple(DefenseTier(defense=n, letters=x) for n, x in zip(names, letters, strict=True)),
     )
 

@@ -375,25 +375,40 @@ def _freedom(groups: int, largest_group: float, kish: float) -> float:
 
 
 def _summary(sums: _Sums) -> ClusterSummary:
+    """Summarise the groups of one slice; without rows nothing is known of them."""
     groups, successes, trials = sums.groups, sums.successes, sums.trials
-    rate = successes / trials if trials else None
-    se_cr0 = math.sqrt(sums.residual) / trials if trials else None
-    se_cr1 = (
-        se_cr0 * math.sqrt(groups / (groups - 1)) if groups > 1 and se_cr0 is not None else None
-    )
-    binomial = rate * (1.0 - rate) / trials if rate is not None else 0.0
+    rate: float | None = None
+    se_cr0: float | None = None
+    group_mean: float | None = None
+    limit: float | None = None
+    largest: float | None = None
+    if trials:
+        rate = successes / trials
+        se_cr0 = math.sqrt(sums.residual) / trials
+        limit = sums.squares / trials
+        largest = sums.largest / trials
+    if groups:
+        group_mean = sums.shares / groups
+    se_cr1: float | None = None
+    if se_cr0 is not None and groups > 1:
+        se_cr1 = se_cr0 * math.sqrt(groups / (groups - 1))
+    design_effect: float | None = None
+    if rate is not None and se_cr1 is not None:
+        binomial = rate * (1.0 - rate) / trials
+        if binomial > 0:
+            design_effect = se_cr1**2 / binomial
     return ClusterSummary(
         successes=int(successes),
         trials=int(trials),
         groups=groups,
         rate=rate,
-        group_mean=sums.shares / groups if groups else None,
+        group_mean=group_mean,
         se_cr0=se_cr0,
         se_cr1=se_cr1,
         icc=_anova_icc(sums),
-        design_effect=se_cr1**2 / binomial if binomial > 0 and se_cr1 is not None else None,
-        design_effect_limit=sums.squares / trials if trials else None,
-        largest_group=sums.largest / trials if trials else None,
+        design_effect=design_effect,
+        design_effect_limit=limit,
+        largest_group=largest,
         degrees_of_freedom=max(groups - 1, 0),
         groups_with_event=int(sums.with_event),
         groups_with_non_event=int(sums.with_non_event),

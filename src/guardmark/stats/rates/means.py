@@ -116,23 +116,44 @@ def share_mean(
 ) -> Ratio:
     """Estimate the mean of figures in [0, 1] as `name`, with the limits of `share_limits`.
 
-    `groups` name each row's group, None when each is its own. Undefined without rows or weight.
+    Args:
+        values: Figures in [0, 1], shape (n,).
+        groups: Group of each row, shape (n,); None: each is its own.
+        name: What the figure is called, for the name of the method.
+        confidence: Nominal coverage, strictly between 0 and 1.
+        weights: Weights of rows, none below zero, shape (n,); None: all alike.
+        counts: For how many rows that are groups of their own each row stands; None: for one.
+
+    Returns:
+        The mean, undefined without rows or weight.
+
+    Raises:
+        ValueError: If `confidence` is not in (0, 1), or the groups do not name each row.
     """
     require_fraction("confidence", confidence)
-    codes, shares = group_column(groups, len(values)), weights if counts is None else counts
-    weight = np.ones(len(values)) if shares is None else shares
+    codes = group_column(groups, len(values))
+    rows = len(values)
+    members = len(np.unique(codes))
+    shares: Floats | Ints | None = weights
+    if counts is not None:
+        rows = members = int(counts.sum())
+        shares = counts
     limits = NO_ROWS
-    if known := bool(weight.sum() > 0):
+    mean: float | None = None
+    total = float(rows)
+    if shares is not None:
+        total = float(shares.sum())
+    if total > 0:
+        mean = float(np.average(values, weights=shares))
         limits = share_limits(values, codes, confidence=confidence, weights=weights, counts=counts)
-    rows = len(values) if counts is None else int(counts.sum())
     return Ratio(
-        value=float(np.average(values, weights=shares)) if known else None,
+        value=mean,
         low=limits.low,
         high=limits.high,
         confidence=confidence,
         method=f"{name}, {limits.method}",
         trials=rows,
-        groups=(len(np.unique(codes)) if counts is None else rows) if groups is not None else None,
+        groups=None if groups is None else members,
         reason=limits.reason,
     )
 
@@ -352,26 +373,28 @@ def decompose_repeats(
         raise ValueError(f"successes must be in 0..{times}, got {counts.max()}")
     samples = len(counts)
     rates = counts / times
-    spread = float(np.var(rates, ddof=1)) if samples >= 2 else None
-    within = between = icc = flips = disagreement = None
+    mean: float | None = None
+    if samples:
+        mean = float(rates.mean())
+    spread: float | None = None
+    if samples >= 2:
+        spread = float(np.var(rates, ddof=1))
+    within: float | None = None
+    flips: float | None = None
+    disagreement: float | None = None
     if samples and times >= 2:
         within = float(np.mean(rates * (1 - rates))) * times / (times - 1)
         flips = float(np.mean((counts > 0) & (counts < times)))
         disagreement = 2 * within
+    between: float | None = None
+    icc: float | None = None
     if within is not None and spread is not None:
         between = max(0.0, spread - within / times)
-        icc = between / (between + within) if between + within else None
-    error = None if spread is None else math.sqrt(spread / samples)
-    if groups is not None and samples:
-        codes = group_column(groups, samples)
-        sums = np.bincount(codes, weights=rates - rates.mean())
-        members = len(sums)
-        error = None
-        if members > 1:
-            error = math.sqrt(float(sums @ sums) * members / (members - 1)) / samples
+        if between + within:
+            icc = between / (between + within)
     return RepeatVariance(
-        mean=float(rates.mean()) if samples else None,
-        standard_error=error,
+        mean=mean,
+        standard_error=_error_of_mean(rates, groups, spread),
         within=within,
         between=between,
         icc=icc,
@@ -381,6 +404,20 @@ def decompose_repeats(
         repeats=times,
         reason=_repeats_reason(samples, times),
     )
+
+
+def _error_of_mean(rates: Floats, groups: ArrayLike | None, spread: float | None) -> float | None:
+    """Return the standard error of the mean rate: by groups (CR1), or by their `spread` alone."""
+    samples = len(rates)
+    if groups is None or not samples:
+        if spread is None:
+            return None
+        return math.sqrt(spread / samples)
+    sums = np.bincount(group_column(groups, samples), weights=rates - rates.mean())
+    members = len(sums)
+    if members < 2:
+        return None
+    return math.sqrt(float(sums @ sums) * members / (members - 1)) / samples
 
 
 class _Variance(NamedTuple):

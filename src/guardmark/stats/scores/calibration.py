@@ -79,7 +79,7 @@ class CalibrationBin:
         low: Lowest score in the bin.
         high: Highest score in the bin.
         mean_score: What the defense claims.
-        attack_rate: What is so, with its Wilson interval and counts.
+        attack_rate: Share of attacks in the bin, with its Wilson interval and counts.
     """
 
     low: float
