@@ -49,6 +49,11 @@ TOO_MUCH = {
         manifest("$.settings.stats", {"prevalence": [0.1] * 100_000}),
         "100 values of prevalence",
     ),
+    "data sets": (manifest("$.data", [{"name": "a"}] * 10_000), "2,000 data sets"),
+    "declared": (
+        manifest("$.categories", {str(number): [] for number in range(100_000)}),
+        "10,000 categories",
+    ),
     "manifest": (manifest("$.evaluator", "x" * limits.LONGEST_MANIFEST), "more than 16 MiB"),
 }
 

@@ -38,6 +38,8 @@ LONGEST_CASSETTE_LINE: Final = 64 * MIB
 LONGEST_NAME: Final = 1_000
 MOST_LAYERS: Final = 2_000
 MOST_PARTS: Final = 2_000
+MOST_DECLARED_CATEGORIES: Final = 10_000
+MOST_DESCRIPTION_BYTES: Final = 1 * MIB
 MOST_ATTEMPTS: Final = 1_000
 MOST_CATEGORIES: Final = 2_000
 LONGEST_EVIDENCE: Final = 16 * MIB
@@ -137,7 +139,12 @@ TABLE: Final = (
         ("categories in the evidence of one record", f"{MOST_CATEGORIES:,}"),
         ("the evidence of one record", _mib(LONGEST_EVIDENCE)),
         ("the manifest", _mib(LONGEST_MANIFEST)),
-        ("parts in the manifest", f"{MOST_PARTS:,}"),
+        ("parts in the manifest, and data sets", f"{MOST_PARTS:,}"),
+        ("categories that the manifest declares", f"{MOST_DECLARED_CATEGORIES:,}"),
+        (
+            "`config.resolved.yaml` and `data_manifest.json` that `verify` reads",
+            _mib(MOST_DESCRIPTION_BYTES),
+        ),
         ("values of prevalence in the manifest", f"{MOST_PREVALENCES}"),
         ("seals that are read", _mib(MOST_SEAL_BYTES)),
         ("a `summary.json` that `view` reads", _mib(MOST_SUMMARY_BYTES)),

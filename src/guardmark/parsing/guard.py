@@ -35,6 +35,7 @@ def _at_the_start_of_a_line(word: str) -> re.Pattern[str]:
     )
 
 
+_OTHER_WORD: Final = {"yes": "no", "no": "yes"}
 _AT_A_LINE = {word: _at_the_start_of_a_line(word) for word in ("yes", "no")}
 _CONFIDENCE: Final = "confidence"
 _SAFE_UNSAFE = re.compile(rf"{_OPEN}(SAFE|UNSAFE)\b{_CLOSE}[.!]?[ \t]*(?:\n|\Z)", re.IGNORECASE)
@@ -97,7 +98,7 @@ def _yes_no(answer: str, *, risky: str) -> GuardReading:
     if _NEXT_YES_NO.match(rest):
         return MALFORMED
     # The first word may be that of a quotation, with the guard's own word behind it.
-    other = "no" if word == "yes" else "yes"
+    other = _OTHER_WORD[word]
     if other in rest.casefold() and _AT_A_LINE[other].search(rest):
         return MALFORMED
     values, reason = take_tags(rest, _CONFIDENCE)
@@ -129,9 +130,11 @@ def _safe_unsafe(answer: str) -> GuardReading:
 def read_answer(text: str, read: Callable[[str], GuardReading]) -> GuardReading:
     """Read what stands behind the thoughts; two readings of it that differ are malformed."""
     readings = [read(answer) for answer in split_thoughts(text).answers]
-    if len({reading.outcome for reading in readings}) > 1:
-        return MALFORMED
-    return readings[-1]
+    last = readings[-1]
+    for reading in readings:
+        if reading.outcome is not last.outcome:
+            return MALFORMED
+    return last
 
 
 def take_tags(text: str, name: str) -> tuple[list[str], str]:
@@ -148,7 +151,8 @@ def take_tags(text: str, name: str) -> tuple[list[str], str]:
     kept_to, opened = 0, None
     for match in tags.finditer(text):
         if not match[1]:
-            opened = match if opened is None else opened
+            if opened is None:
+                opened = match
         elif opened is not None:
             values.append(text[opened.end() : match.start()].strip())
             rest.append(text[kept_to : opened.start()])

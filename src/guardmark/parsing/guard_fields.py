@@ -46,17 +46,26 @@ def _of_fields(
     reading = _reading(fields.get(field.lower(), ""), labels)
     if reading is MALFORMED:
         return MALFORMED
-    names = re.split(r"[,;]", fields.get(categories.lower(), "")) if categories else []
-    codes = tuple(name.strip() for name in names if name.strip().lower() not in _NO_CATEGORY)
-    return replace(reading, categories=codes)
+    if not categories:
+        return reading
+    codes = []
+    for name in re.split(r"[,;]", fields.get(categories.lower(), "")):
+        code = name.strip()
+        if code.lower() not in _NO_CATEGORY:
+            codes.append(code)
+    return replace(reading, categories=tuple(codes))
 
 
 def read_tag(text: str, labels: LabelWords) -> GuardReading:
     """Read the `<score>` tag; two that differ, and what stands in a thought, never count."""
 
     def read(answer: str) -> GuardReading:
-        words = set() if "<think>" in answer.lower() else set(take_tags(answer, _SCORE)[0])
-        return _reading(words.pop(), labels) if len(words) == 1 else MALFORMED
+        if "<think>" in answer.lower():
+            return MALFORMED
+        words = set(take_tags(answer, _SCORE)[0])
+        if len(words) != 1:
+            return MALFORMED
+        return _reading(words.pop(), labels)
 
     return read_answer(text, read)
 
@@ -74,8 +83,10 @@ def read_final(text: str, labels: LabelWords, *, field: str) -> GuardReading:
         value = _fields(answer, [field]).get(field.lower())
         if value is not None:
             return _reading(value, labels)
-        lines = [line for line in answer.splitlines() if line.strip()]
-        return _reading(_plain(lines[-1]), labels) if lines else MALFORMED
+        lines = answer.rstrip().splitlines()
+        if not lines:
+            return MALFORMED
+        return _reading(_plain(lines[-1]), labels)
 
     return read_answer(text, read)
 
@@ -84,7 +95,9 @@ def _reading(value: str, labels: LabelWords) -> GuardReading:
     word = value.strip().lower()
     if word in labels.risky:
         return GuardReading(outcome=Outcome.BLOCK)
-    return GuardReading(outcome=Outcome.ALLOW) if word in labels.harmless else MALFORMED
+    if word in labels.harmless:
+        return GuardReading(outcome=Outcome.ALLOW)
+    return MALFORMED
 
 
 def _plain(text: str) -> str:
@@ -102,14 +115,16 @@ def _fields(answer: str, names: Sequence[str]) -> dict[str, str]:
             document = read_json(body.encode())
         except (AmbiguousJson, ValueError, RecursionError):
             return {}
-        pairs = document.items() if isinstance(document, dict) else ()
-        return {key.lower(): _value(value) for key, value in pairs}
+        if not isinstance(document, dict):
+            return {}
+        return {key.lower(): _value(value) for key, value in document.items()}
     fields: dict[str, str] = {}
     lines = _lines_of(tuple(filter(None, names))).finditer(body)
     for line in islice(lines, _MOST_LINES + 1):
         key = line[1].lower()
         value = line[2].strip(" \t\r*_.")
-        fields[key] = value if fields.get(key, value) == value else _CONTRADICTED
+        if fields.setdefault(key, value) != value:
+            fields[key] = _CONTRADICTED
     if next(lines, None) is not None:
         return {}
     return fields
@@ -129,4 +144,6 @@ def _lines_of(names: tuple[str, ...]) -> re.Pattern[str]:
 def _value(value: object) -> str:
     if isinstance(value, list):
         return ",".join(map(str, value))
-    return str(int(value)) if isinstance(value, bool) else str(value).strip()
+    if isinstance(value, bool):
+        return str(int(value))
+    return str(value).strip()

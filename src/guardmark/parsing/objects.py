@@ -54,12 +54,14 @@ def read_object(text: str, *, key: str, material: str = "") -> ObjectReading:
             return _reading(whole, key, ParseMethod.DIRECT)
         if _holds_key(material, key):
             return FAILED
-        inside = [each for each in find_objects(text) if key in each]
+        inside = [fields for fields in find_objects(text) if key in fields]
     except AmbiguousJson:
         return FAILED
     if inside:
-        values = {json.dumps(each[key], sort_keys=True) for each in inside}
-        return _reading(inside[0], key, ParseMethod.EXTRACTED) if len(values) == 1 else FAILED
+        values = {json.dumps(fields[key], sort_keys=True) for fields in inside}
+        if len(values) > 1:
+            return FAILED
+        return _reading(inside[0], key, ParseMethod.EXTRACTED)
     return _repaired(text, key)
 
 
@@ -69,7 +71,9 @@ def _holds_key(material: str, key: str) -> bool:
 
 
 def _reading(fields: dict[str, object], key: str, method: ParseMethod) -> ObjectReading:
-    return ObjectReading(fields=fields, method=method) if key in fields else FAILED
+    if key not in fields:
+        return FAILED
+    return ObjectReading(fields=fields, method=method)
 
 
 def _loads(text: str) -> object:
@@ -164,7 +168,9 @@ def decode_at(text: str, at: int, *, is_all: bool = False) -> dict[str, object] 
         return None
     if is_all and text[end:].strip():
         return None
-    return value if isinstance(value, dict | str) else None
+    if isinstance(value, dict | str):
+        return value
+    return None
 
 
 def find_objects(text: str) -> Iterator[dict[str, object]]:
@@ -192,7 +198,9 @@ def _repaired(text: str, key: str) -> ObjectReading:
     if text.count(f'"{key}"', start) > 1:
         return FAILED  # the last would silently win
     mended = repair_object(text[start:], key=key)
-    return FAILED if mended is None else _reading(mended, key, ParseMethod.REPAIRED)
+    if mended is None:
+        return FAILED
+    return _reading(mended, key, ParseMethod.REPAIRED)
 
 
 _LONGEST_REPAIRED: Final = 8_000
@@ -213,5 +221,9 @@ def repair_object(text: str, *, key: str = "") -> dict[str, object] | None:
         objects = [one for one in mended if isinstance(one, dict) and (not key or key in one)]
         if key and len(objects) != 1:
             return None
-        mended = objects[0] if objects else None
-    return mended if isinstance(mended, dict) else None
+        if not objects:
+            return None
+        mended = objects[0]
+    if isinstance(mended, dict):
+        return mended
+    return None

@@ -106,12 +106,16 @@ def _first_closing(text: str) -> re.Match[str] | None:
 def _end_of_last(mark: _Mark, text: str) -> int:
     """Return where the last mark of a text ends; the text is known to hold one."""
     match = mark.last.match(text)
-    return len(text) if match is None else match.end()
+    if match is None:
+        return len(text)
+    return match.end()
 
 
 def _split_at(text: str, first: int, last: int) -> SplitAnswer:
-    answers = (text[first:],) if first == last else (text[first:], text[last:])
-    return SplitAnswer(answers=answers, thoughts=text[:first])
+    answers = [text[first:]]
+    if last != first:
+        answers.append(text[last:])
+    return SplitAnswer(answers=tuple(answers), thoughts=text[:first])
 
 
 def _split_channels(text: str) -> SplitAnswer:

@@ -27,7 +27,7 @@ from guardmark.parsing.objects import (
 from guardmark.parsing.thoughts import ends_thoughts, split_thoughts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 _LABEL: Final = "label"
 _LABELS: Final = {"safe": VerdictLabel.SAFE, "unsafe": VerdictLabel.UNSAFE}
@@ -76,19 +76,28 @@ def read_verdict(text: str, *, key: str = "", material: str = "") -> VerdictRead
     # behind such an end need not be the judge's answer.
     is_sure = not ends_thoughts(material)
     if key:
-        for answer in (*reversed(split.answers), *(() if is_sure else (text,))):
-            if key in answer:
-                return _under_key(answer, key)
-    answers = [answer for answer in split.answers if is_sure or answer == text]
-    readings = [_without_key(answer, material) for answer in answers]
-    readings += [
-        _without_key(answer, material, may_be_quoted=True)
-        for answer in split.answers
-        if answer not in answers
-    ]
-    if len({reading.label for reading in readings}) > 1:
-        return MALFORMED_VERDICT
-    return readings[0]
+        places = list(reversed(split.answers))
+        if not is_sure:
+            places.append(text)
+        for place in places:
+            if key in place:
+                return _under_key(place, key)
+    own, doubtful = [], []
+    for answer in split.answers:
+        if is_sure or answer == text:
+            own.append(_without_key(answer, material))
+        else:
+            doubtful.append(_without_key(answer, material, may_be_quoted=True))
+    return _agreed([*own, *doubtful])
+
+
+def _agreed(readings: Sequence[VerdictReading]) -> VerdictReading:
+    """Return the first of some readings if all have its label, else nothing that counts."""
+    first = readings[0]
+    for reading in readings:
+        if reading.label is not first.label:
+            return MALFORMED_VERDICT
+    return first
 
 
 MALFORMED_VERDICT: Final = VerdictReading(
@@ -102,23 +111,22 @@ def _under_key(answer: str, key: str) -> VerdictReading:
     if not 0 < len(places) <= _MOST_PLACES:
         return MALFORMED_VERDICT
     readings = []
-    for at in places:
-        is_last = at == places[-1]
+    for place in places:
         try:
-            value = decode_at(answer, at)
+            value = decode_at(answer, place)
         except AmbiguousJson:
             return MALFORMED_VERDICT
         method = ParseMethod.EXTRACTED
-        if value is None and is_last:
-            value = repair_object(answer[at : at + _LONGEST])
+        if value is None and place == places[-1]:
+            value = repair_object(answer[place : place + _LONGEST])
             method = ParseMethod.REPAIRED
-        if value is None:
-            continue  # the form of the answer, repeated before the answer itself
-        fields = {_LABEL: value} if isinstance(value, str) else value
-        readings.append(_verdict_of(fields, method))
-    if not readings or len({reading.label for reading in readings}) > 1:
+        if isinstance(value, str):
+            value = {_LABEL: value}
+        if value is not None:  # else the form of the answer, repeated before the answer itself
+            readings.append(_verdict_of(value, method))
+    if not readings:
         return MALFORMED_VERDICT
-    last = readings[-1]
+    last = _agreed(readings[::-1])
     is_all = answer.strip().startswith("{") and len(places) == 1
     if is_all and last.method is ParseMethod.EXTRACTED:
         return replace(last, method=ParseMethod.DIRECT)
@@ -143,27 +151,51 @@ def _without_key(answer: str, material: str, *, may_be_quoted: bool = False) -> 
         whole = decode_at(body, 0, is_all=True)
         if isinstance(whole, dict) and not may_be_quoted:
             return replace(_unkeyed(whole), is_alone=True)
-        found = [each for each in find_objects(answer) if _label_of(each) is not None]
+        objects = list(find_objects(answer))
     except AmbiguousJson:
         return MALFORMED_VERDICT
     forged = _forged_labels(material)
-    own = [each for each in found if word_of(_label_of(each)) not in forged]
+    own: list[dict[str, object]] = []
+    labels = set()
+    is_labelled = False
+    for fields in objects:
+        label = _label_of(fields)
+        is_labelled = is_labelled or label is not None
+        if label is not None and word_of(label) not in forged:
+            own.append(fields)
+            labels.add(word_of(label))
+    spelled = [word.lower() for word in _FORGED.findall(answer)]
     if own:
-        labels = {word_of(_label_of(each)) for each in own}
         # A label outside the objects that were read is a verdict that was cut off, or prose.
-        labels |= {word.lower() for word in _FORGED.findall(answer)} - forged
-        return _unkeyed(own[-1]) if len(labels) == 1 else MALFORMED_VERDICT
-    if found or forged or len(_FORGED.findall(answer)) != 1:
+        labels.update(set(spelled) - forged)
+        if len(labels) > 1:
+            return MALFORMED_VERDICT
+        return _unkeyed(own[-1])
+    if is_labelled or forged or len(spelled) != 1:
         return MALFORMED_VERDICT
-    mended = repair_object(answer[answer.find("{") :]) if "{" in answer else None
-    return _unkeyed(mended) if isinstance(mended, dict) else MALFORMED_VERDICT
+    return _repaired(answer)
+
+
+def _repaired(answer: str) -> VerdictReading:
+    """Read an answer with one label in an object whose JSON is broken."""
+    start = answer.find("{")
+    if start < 0:
+        return MALFORMED_VERDICT
+    mended = repair_object(answer[start:])
+    if mended is None:
+        return MALFORMED_VERDICT
+    return _unkeyed(mended)
 
 
 def _forged_labels(material: str) -> frozenset[str]:
     """Return the verdicts that the material itself spells out, however it is escaped."""
     plain = _ESCAPED_LETTER.sub(lambda match: chr(int(match[1], 16)), material)
-    labels = {match[1].lower() if match[1] else "" for match in _FORGED.finditer(plain)}
-    return frozenset(_LABELS) if "" in labels else frozenset(labels)
+    labels = set()
+    for match in _FORGED.finditer(plain):
+        if not match[1]:  # a label that is spelled in some other way
+            return frozenset(_LABELS)
+        labels.add(match[1].lower())
+    return frozenset(labels)
 
 
 def _label_of(fields: Mapping[str, object]) -> object:
@@ -171,8 +203,20 @@ def _label_of(fields: Mapping[str, object]) -> object:
     for name, value in fields.items():
         if word_of(name) == _LABEL:
             return value
-    inner = [value for value in fields.values() if isinstance(value, dict)]
-    return _label_of(inner[0]) if len(inner) == 1 else None
+    inner = _objects_in(fields)
+    if len(inner) == 1:
+        return _label_of(inner[0])
+    return None
+
+
+def _objects_in(fields: Mapping[str, object]) -> list[dict[str, object]]:
+    """Return the values of an object that are objects themselves."""
+    return [value for value in fields.values() if isinstance(value, dict)]
+
+
+def _by_word(fields: Mapping[str, object]) -> dict[str, object]:
+    """Return an object by its names as words of ours are written."""
+    return {word_of(name): value for name, value in fields.items()}
 
 
 def _unkeyed(fields: Mapping[str, object]) -> VerdictReading:
@@ -184,19 +228,24 @@ def _unkeyed(fields: Mapping[str, object]) -> VerdictReading:
 
 def _verdict_of(fields: Mapping[str, object], method: ParseMethod) -> VerdictReading:
     label = _LABELS.get(word_of(_label_of(fields)), VerdictLabel.MALFORMED)
-    inner = {word_of(name): value for name, value in fields.items()}
-    nested = [value for value in fields.values() if isinstance(value, dict)]
-    if _LABEL not in inner and nested:
-        inner = {word_of(name): value for name, value in nested[0].items()}
-    stated = inner.get("reasons")
-    entries = stated if isinstance(stated, list) else [stated]
-    reasons = [str(entry)[:_MOST_REASON] for entry in entries if entry not in (None, "", [], {})]
+    named = _by_word(fields)
+    nested = _objects_in(fields)
+    if _LABEL not in named and nested:
+        named = _by_word(nested[0])
+    if label is VerdictLabel.MALFORMED:
+        method = ParseMethod.FAILED
     return VerdictReading(
         label=label,
-        answer_mode=_MODES.get(word_of(inner.get("answer_mode"))),
-        reasons=tuple(reasons),
-        method=ParseMethod.FAILED if label is VerdictLabel.MALFORMED else method,
+        answer_mode=_MODES.get(word_of(named.get("answer_mode"))),
+        reasons=_reasons_of(named.get("reasons")),
+        method=method,
     )
+
+
+def _reasons_of(stated: object) -> tuple[str, ...]:
+    """Return the reasons that a judge states: a list of them, or one."""
+    entries = stated if isinstance(stated, list) else [stated]
+    return tuple(str(entry)[:_MOST_REASON] for entry in entries if entry not in (None, "", [], {}))
 
 
 def asked_for(key: str) -> str:

@@ -17,6 +17,7 @@ from guardmark.core.limits import (
     MIB,
     MOST_ATTEMPTS,
     MOST_CATEGORIES,
+    MOST_DECLARED_CATEGORIES,
     MOST_DEFENSES,
     MOST_LAYERS,
     MOST_PARTS,
@@ -175,6 +176,13 @@ def _limits_of_names(*columns: str, most: int, what: str) -> dict[str, str]:
     return {condition: f"{what} of more than {most:,} characters"}
 
 
+_DECLARED: Final = (
+    "CASE meta.key WHEN 'manifest' THEN "
+    "(SELECT count(*) FROM json_each(meta.value, '$.categories')) END"
+)
+"""How many categories a manifest declares."""
+
+
 def _limits_of_manifest() -> dict[str, str]:
     def length(path: str) -> str:
         return f"CASE key WHEN 'manifest' THEN json_array_length(value, '$.{path}') END"
@@ -184,6 +192,10 @@ def _limits_of_manifest() -> dict[str, str]:
             f"a manifest of more than {LONGEST_MANIFEST // MIB} MiB"
         ),
         f"{length('parts')} > {MOST_PARTS}": f"more than {MOST_PARTS:,} parts in its manifest",
+        f"{length('data')} > {MOST_PARTS}": f"more than {MOST_PARTS:,} data sets in its manifest",
+        f"{_DECLARED} > {MOST_DECLARED_CATEGORIES}": (
+            f"more than {MOST_DECLARED_CATEGORIES:,} categories in its manifest"
+        ),
         f"{length('settings.stats.prevalence')} > {MOST_PREVALENCES}": (
             f"more than {MOST_PREVALENCES} values of prevalence in its manifest"
         ),

@@ -14,6 +14,7 @@ from guardmark.app.verify.headline import check_headline, read_summary
 from guardmark.app.verify.mismatches import Mismatch, Mismatches, MismatchKind
 from guardmark.app.verify.sealed_files import check_seals, unreadable_files
 from guardmark.core.errors import ConfigError
+from guardmark.core.limits import MOST_DESCRIPTION_BYTES
 from guardmark.core.manifest import VERSION
 from guardmark.store.connect import errors_of
 from guardmark.store.reader import RecordReader, RunState
@@ -227,21 +228,32 @@ def _outdated(folder: RunDir, reader: RecordReader) -> str:
     return ""
 
 
+def _described_in(path: Path) -> Any:
+    """Read a description of the run; None where it is none, or far larger than one."""
+    import yaml
+
+    if path.stat().st_size > MOST_DESCRIPTION_BYTES:
+        return None
+    text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        if path.suffix == ".json":
+            return json.loads(text)
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C where it was built
+        return yaml.load(text, Loader=loader)  # noqa: S506 - both are safe loaders
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
+
+
 def _check_stored(
     folder: RunDir, reader: RecordReader, mismatches: Mismatches, *, data: Sequence[Path]
 ) -> tuple[str, ...]:
     """Compare the description of the run, and its data, with the manifest in the records."""
-    import yaml
-
     row = reader.connection.execute("SELECT value FROM meta WHERE key = 'manifest'").fetchone()
     manifest: dict[str, Any] = json.loads(row[0]) if row else {}
     for path, key in ((folder.data_manifest, "data"), (folder.resolved_config, "settings")):
         if not path.exists():
             continue
-        try:
-            stated = yaml.safe_load(path.read_text(encoding="utf-8", errors="replace"))
-        except yaml.YAMLError:
-            stated = None
+        stated = _described_in(path)
         counted = manifest.get(key)
         mismatches.tree(MismatchKind.DESCRIPTION, path.name, "", stated=stated, counted=counted)
     # Names of files come from the run, which may be a stranger's: what lies in the current folder
