@@ -279,9 +279,10 @@ def _carry_out(
     from guardmark.cli.crash import crash_listener
     from guardmark.cli.interrupts import interruptible
     from guardmark.core.errors import UntrustworthyRun
+    from guardmark.engine.execution.process import load_numpy_for_reports
     from guardmark.engine.runner import Ending
 
-    session = Session(announce=tell_note)
+    session = Session(announce=tell_note, after_calls=load_numpy_for_reports)
     line = ProgressLine(session.progress, quiet=level() < 0, meter=session.meter)
     try:
         # Here alone: what a command reads in somebody's folder never starts a process.
@@ -303,8 +304,6 @@ def _carry_out(
     if not result.summary.planned and (options.shard or loaded.config.run.shard):
         tell_line("No group of the data falls into this shard: there is nothing to report.")
         return 0
-    from guardmark.engine.execution.process import load_numpy_for_reports
-
     load_numpy_for_reports()
     from guardmark.app.results.reporting import finish  # numpy and the report: needed only now
 

@@ -117,6 +117,8 @@ class Session:
     stop: StopSignal = field(default_factory=StopSignal)
     announce: Callable[[str], None] = lambda _line: None
     meter: SpendingMeter = field(default_factory=SpendingMeter)
+    after_calls: Callable[[], None] = lambda: None
+    """What the process does once it has asked for the last time, before anything is computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,6 +290,7 @@ class _Invocation:
         """
         if all(each.builtin for each in self.loaded.config.data):
             return
+        self.session.after_calls()
         views = [str(built.manifest.view) for built in self.parts.defenses]
         yield from note_equal_texts(writer, views)
         count = min(writer.labelled_count, _MOST_SEARCHED)
