@@ -105,7 +105,8 @@ class Wire:
             message = f"{self._shown} sent more than {most} bytes; the answer was refused"
             kind = ErrorKind.CONTRACT
             return replace(answer, error="too_large", error_kind=kind, message=message)
-        if not self._is_of_numbers and _has_too_many_values(received):
+        is_long = received[MOST_VALUES_OF_AN_ANSWER:] != b""
+        if is_long and not self._is_of_numbers and _has_too_many_values(received):
             message = f"{self._shown} sent more than {MOST_VALUES_OF_AN_ANSWER:,} values in one"
             message += " answer; it was refused"
             return replace(
@@ -216,8 +217,6 @@ def _has_too_many_values(body: bytes) -> bool:
     Commas and brackets are counted: what stands within texts counts too, as it costs next to
     nothing to count and no answer of a guard, a judge or a model comes near the limit.
     """
-    if len(body) <= MOST_VALUES_OF_AN_ANSWER:
-        return False
     marks = body.count(b",") + body.count(b"[") + body.count(b"{")
     return marks > MOST_VALUES_OF_AN_ANSWER
 

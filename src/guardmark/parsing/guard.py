@@ -99,7 +99,7 @@ def _yes_no(answer: str, *, risky: str) -> GuardReading:
         return MALFORMED
     # The first word may be that of a quotation, with the guard's own word behind it.
     other = _OTHER_WORD[word]
-    if other in rest.casefold() and _AT_A_LINE[other].search(rest):
+    if rest and other in rest.casefold() and _AT_A_LINE[other].search(rest):
         return MALFORMED
     values, reason = take_tags(rest, _CONFIDENCE)
     return GuardReading(
@@ -143,7 +143,7 @@ def take_tags(text: str, name: str) -> tuple[list[str], str]:
     Looks at each character a fixed number of times: an expression for both tags and the blanks
     within them would take cubic time on an answer that never closes its tag.
     """
-    if f"{name}>" not in text.casefold():
+    if "<" not in text or f"{name}>" not in text.casefold():
         return [], text
     tags = re.compile(f"<(/?){name}>", re.IGNORECASE)
     values: list[str] = []

@@ -70,8 +70,15 @@ def split_thoughts(text: str) -> SplitAnswer:
 
     Tags in the middle of an answer are part of it: somebody may have had them quoted.
     """
+    if "<" not in text and "[" not in text:  # the usual answer of a guard
+        return SplitAnswer(answers=(text,))
     if _CHANNEL in text:
         return _split_channels(text)
+    return _split_tags(text)
+
+
+def _split_tags(text: str) -> SplitAnswer:
+    """Take the text behind the tag that closes the thoughts."""
     is_opened = _OPENED.match(text) is not None
     closing = _first_closing(text)
     if closing is None:
