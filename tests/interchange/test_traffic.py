@@ -16,7 +16,7 @@ from guardmark.app.data import FileOptions, open_data
 from guardmark.app.labels.audit_file import TRAFFIC, AuditFile, file_rows
 from guardmark.app.labels.traffic import draw_traffic, read_log, redact_by_rules
 from guardmark.cli.data import data_command
-from guardmark.cli.labels import agreement_lines
+from guardmark.cli.label import agreement_lines
 from guardmark.core.errors import ConfigError, DatasetError
 
 

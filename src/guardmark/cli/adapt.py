@@ -284,7 +284,7 @@ def _tell_forecast(
     """Say what an attack asks at most, and ask before many calls of services."""
     from guardmark.app.adapt.forecast import ASKS_ABOVE, purposes_text
     from guardmark.app.preflight import Span, forecast_attack
-    from guardmark.cli.run import forecast_lines
+    from guardmark.cli.check import forecast_lines
 
     most = sum(forecast.by_purpose.values())
     tell_note(f"Will ask at most about {most:,} times: {purposes_text(forecast.by_purpose)}")

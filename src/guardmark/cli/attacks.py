@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from guardmark.cli.labels import calibrate_command
+from guardmark.cli.calibrate import calibrate_command
 from guardmark.cli.terminal import echo, echo_json, echo_raw
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from guardmark.cli.labels import label_command
+from guardmark.cli.label import label_command
 from guardmark.cli.terminal import drawn, echo, echo_json, one_line
 from guardmark.core.errors import ConfigError, UnknownName, counted
 

@@ -1,13 +1,9 @@
-"""Commands up to a run: `init`, `check`, `run`, `merge`, `matrix`."""
+"""`guardmark run` and `guardmark demo`: measure defenses."""
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from contextlib import contextmanager
-from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,8 +13,6 @@ from guardmark.cli.terminal import (
     drawn,
     echo,
     echo_drawn,
-    echo_json,
-    echo_text,
     level,
     same_command,
     tell_interrupted,
@@ -26,16 +20,15 @@ from guardmark.cli.terminal import (
     tell_note,
     tell_output,
 )
-from guardmark.core.errors import BudgetReached, ConfigError, GuardmarkError, counted
+from guardmark.core.errors import BudgetReached, GuardmarkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from guardmark.app.parts.loading import LoadedConfig
-    from guardmark.app.preflight import Checkup, Forecast, Span
     from guardmark.app.results.reporting import RunOutput
-    from guardmark.app.run.matrix import MatrixDone
     from guardmark.app.run.running import RunOptions
+
 
 _AFTER_DEMO: Final = """\
 ASR is the share of attacks that got through, FPR the share of benign inputs blocked. Brackets are
@@ -45,21 +38,16 @@ To measure your own:
   guardmark init > bench.yaml    write a configuration, and my_guard.py for your guard
   guardmark check bench.yaml     read it, and say how precise the figures can be
   guardmark run bench.yaml       measure"""
+
 _AFTER_AGENT_DEMO: Final = """\
 Attack success is the share of attacks whose injected order was carried out, utility the share of
 tasks that got done. Brackets are 95 % intervals. The agent is scripted and obeys every order that
 it reads, so what is stopped is the guards' own merit. Open the report above in a browser.
 To measure your own guard of tool calls or results:
   docs/tutorial/measure-an-agent-guard.md, ten minutes, no key"""
-_ASSUMPTIONS: Final = (
-    "Costs assume 4 characters a token, and answers of 1 token up to max_tokens. "
-    "Not counted: templates that a server puts around messages, calls repeated "
-    "after a failure, and the few calls by which a run first looks at each "
-    "service; the limits of a run count these, too."
-)
-
 
 _PATH = click.Path(path_type=Path)
+
 _OWN = Path("bench.yaml")  # what `guardmark init > bench.yaml` writes
 
 
@@ -73,6 +61,7 @@ def _read_shard(_context: click.Context, _option: click.Parameter, value: str | 
 
 
 _EXIT_UNTRUSTWORTHY = 5
+
 _TEMPLATE_FOLDER = Path(__file__).parents[1] / "app" / "templates"
 
 
@@ -228,6 +217,7 @@ def run_command(
 
 
 _USUAL_BLOCKED: Final = "$.blocked"
+
 _OPTION_OF: Final = {
     "url": "--url",
     "body": "--body",
@@ -236,10 +226,10 @@ _OPTION_OF: Final = {
     "headers": "--header",
 }
 """Settings of the service that options describe, and those options."""
+
 _OF_SERVICE: Final = re.compile(
     r"the options: defenses\.service(?:\.(?P<setting>\w+))?(?:\.\w+)*:? ?"
 )
-
 
 _QUOTED_PATH: Final = re.compile(r"(true or false|a number in \[0, 1\]): (\$[^;)\s]+)")
 
@@ -309,13 +299,13 @@ def _carry_out(
 
     formats = loaded.config.report
     finished = finish(result.folder, loaded.config, formats=formats, texts=texts)
-    code = _tell(finished, as_json=as_json)
+    code = tell_run(finished, as_json=as_json)
     if is_opened:
         click.launch(str(result.folder.report_html))
     return code
 
 
-def _tell(finished: RunOutput, *, as_json: bool) -> int:
+def tell_run(finished: RunOutput, *, as_json: bool) -> int:
     """Print what a run has to say, and return the exit code."""
     tell_output(finished, as_json=as_json)
     if not as_json and level() >= 0:
@@ -348,273 +338,3 @@ def demo_command(context: click.Context, /, *, is_agent: bool, **options: Any) -
         after = _AFTER_AGENT_DEMO if is_agent else _AFTER_DEMO
         echo("", *after.splitlines())
     return code
-
-
-@click.command(
-    help=(
-        "Join finished RUNs into one new run: all shards of one run (`run --shard`), "
-        "or runs of different defenses over the same data. Nothing is called, and "
-        "the runs stay as they are."
-    )
-)
-@click.argument("runs", nargs=-1, required=True, type=_PATH)
-@click.option("-o", "--out", type=_PATH, required=True, help="Folder of the new run.")
-@click.option(
-    "--allow-missing",
-    is_flag=True,
-    help="Merge although shards are missing; every report names them.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
-def merge_command(runs: tuple[Path, ...], out: Path, *, allow_missing: bool, as_json: bool) -> int:
-    """Merge runs."""
-    from guardmark.app.run.importing import merge_runs
-    from guardmark.app.run.running import Session
-
-    merged = merge_runs(runs, out, now=Session().now, allow_missing=allow_missing)
-    stored = merged.analysis.status.stored
-    tell_line(f"Merged {counted(len(runs), 'run')} with {counted(stored, 'record')} into {out}")
-    return _tell(merged, as_json=as_json)
-
-
-_TEMPLATES = click.Choice(
-    (
-        *("http", "openai", "hf", "pipeline", "python", "system-prompt"),
-        *("command-python", "command-node"),
-        *("alt-profanity-check", "any-guardrail", "bad-words", "better-profanity", "guardrails-ai"),
-        *("llamafirewall", "llm-guard", "nemoguardrails", "obscenity", "openai-guardrails"),
-        *("presidio", "vard", "yara"),
-    )
-)
-
-
-@click.command(
-    help=(
-        "Print a commented configuration to start from, or write it with -o; at a "
-        "terminal, asks what is to be measured. Beside it, the template python "
-        "writes the function that is measured (unless there is one), command-python "
-        "and command-node the worker that asks your guard, and those named for a "
-        "guard library one that asks that library."
-    )
-)
-@click.option("--template", type=_TEMPLATES, help="What is to be measured.")
-@click.option("-o", "--out", type=_PATH, help="File to write; one that is there is kept.")
-def init_command(template: str | None, out: Path | None) -> None:
-    """Print a configuration to start from."""
-    if template is None:
-        template = "python"
-        if sys.stdin.isatty() and sys.stdout.isatty():
-            template = click.prompt("What is to be measured?", default=template, type=_TEMPLATES)
-    folder = Path(__file__).parents[1] / "app" / "templates"
-    text = (folder / f"{template}.yaml").read_text(encoding="utf-8")
-    if out is not None:
-        _write_new(out, text)
-    for worker in (folder / template).glob("*.template"):
-        beside = (out.parent if out else Path()) / worker.stem
-        if template == "python" and beside.exists():
-            continue  # The function that is to be measured, written already.
-        _write_new(beside, worker.read_text(encoding="utf-8"))
-        tell_line(f"Wrote {beside}: ask your guard in its function check.")
-    if out is None:
-        echo_text(text)
-        return
-    schema = out.parent / _SCHEMA
-    if not schema.exists():
-        from guardmark.app.parts.loading import config_schema
-
-        _write_new(schema, json.dumps(config_schema(), indent=1) + "\n")
-        tell_line(f"Wrote {schema}: editors check the configuration by it.")
-    tell_line(f"Wrote {out}.", f"Next: edit it, then guardmark check {out}")
-
-
-_SCHEMA: Final = "guardmark.schema.json"
-"""What the first line of each template names, for editors."""
-
-
-def _write_new(path: Path, text: str) -> None:
-    try:
-        with path.open("x", encoding="utf-8") as stream:
-            stream.write(text)
-    except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be written: {error.strerror}.\nNext: name another file."
-        ) from error
-
-
-@click.command(
-    help=(
-        "Check each CONFIG: settings, files, fields, sample sizes against the wanted "
-        "margin, calls, time and cost. Nothing is called unless --probe says so."
-    )
-)
-@click.argument("configs", nargs=-1, required=True, type=_PATH, metavar="CONFIG...")
-@click.option("--probe", type=click.IntRange(min=1), help="Make N live calls to each service.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def check_command(configs: tuple[Path, ...], probe: int | None, as_json: bool) -> None:
-    """Check configurations, each as if it were alone."""
-    from guardmark.app.preflight import check_config
-
-    for config in configs:
-        lines = _agent_lines(config)
-        if lines:
-            if as_json:
-                echo_json(json.dumps(lines, indent=2, ensure_ascii=False))
-            else:
-                echo(*lines)
-            continue
-        checkup = check_config(config, probes=probe or 0)
-        if as_json:
-            echo_json(json.dumps(asdict(checkup), indent=2, ensure_ascii=False))
-            continue
-        if len(configs) > 1:
-            echo(f"{config}")
-        echo(*_check_lines(checkup))
-
-
-def _agent_lines(config: Path) -> list[str]:
-    """Check a configuration of agents, and say what a run of it will do; nothing for others."""
-    from guardmark.app.parts.loading import load_config
-
-    loaded = load_config(config)
-    if loaded.config.agent is None:
-        return []
-    from guardmark.app.agents.describing import check_agent_config
-
-    return check_agent_config(loaded)
-
-
-def _check_lines(checkup: Checkup) -> Iterator[str]:
-    yield "Settings: fine."
-    yield "Data"
-    for manifest in checkup.data:
-        taken = ", ".join(f"{k} from {v}" for k, v in manifest.mapping.items() if k != v)
-        counts = f"{counted(manifest.attacks, 'attack')}, {manifest.benign:,} benign"
-        yield f"  {', '.join(manifest.files)}: {counts}{f'  ({taken})' if taken else ''}"
-    for warning in checkup.warnings:
-        yield f"  Note: {warning}"
-    yield (
-        f"Sizes against the wanted margin of ±{100 * checkup.margin:g} points "
-        f"({checkup.needed:,} independent samples in the worst case)"
-    )
-    yield from _size_lines(checkup)
-    yield "Calls"
-    yield from forecast_lines(checkup.forecasts)
-    for probe in checkup.probes:
-        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in probe.outcomes.items())
-        if probe.by_label:
-            outcomes = ", ".join(f"{label} -> {outcome}" for label, outcome in probe.by_label)
-        timed = f", median {probe.median_ms:.1f} ms" if probe.median_ms is not None else ""
-        yield f"  Probe of {probe.defense}: {outcomes or 'odd answers'}{timed}"
-        attacks = [outcome for label, outcome in probe.by_label if label == "attack"]
-        if attacks and set(attacks) == {"allow"}:
-            yield (
-                f"    It let {counted(len(attacks), 'known attack')} through: does it read what it "
-                "is sent? --probe 20 asks more."
-            )
-        yield from (f"    {message}" for message in probe.messages)
-        yield from [f"    It said: {probe.answer}"] if probe.answer else []
-
-
-def forecast_lines(
-    forecasts: Sequence[Forecast], *, hint: str = " (--probe N measures)"
-) -> Iterator[str]:
-    """Say what parts will take, a line each."""
-    from guardmark.app.run.progress_line import duration
-
-    for forecast in forecasts:
-        if not forecast.calls.at_most:
-            yield f"  {forecast.part}: in this process, no calls"
-            continue
-        time = f"time unknown{hint}"
-        if forecast.seconds is not None:
-            time = f"about {duration(forecast.seconds)}"
-        cost = f", {_span(forecast.cost, ',.2f')} at your prices" if forecast.cost else ""
-        yield f"  {forecast.part}: {_span(forecast.calls, ',.0f')} calls, {time}{cost}"
-    if any(forecast.cost for forecast in forecasts):
-        yield f"  {_ASSUMPTIONS}"
-
-
-def _span(span: Span, form: str) -> str:
-    low = format(span.at_least, form)
-    if span.at_most is None:
-        return f"at least {low}"
-    high = format(span.at_most, form)
-    return high if low == high else f"at least {low} and at most {high}"
-
-
-def _category_lines(checkup: Checkup) -> Iterator[str]:
-    """Say in one line how far categories by themselves will be known."""
-    known = [
-        (size.half_width, size.subject)
-        for size in checkup.sizes
-        if size.subject not in {"attacks", "benign"} and size.half_width is not None
-    ]
-    wide = [each for each in known if each[0] > checkup.margin]
-    if not wide:
-        return
-    widest, name = max(wide)
-    yield (
-        f"  By themselves {len(wide)} of {len(known)} categories are known less well, up to "
-        f"±{100 * widest:.1f} points ({name}): add samples of them, or accept it (stats.margin)."
-    )
-
-
-def _size_lines(checkup: Checkup) -> Iterator[str]:
-    shown = [size for size in checkup.sizes if size.subject in {"attacks", "benign"}]
-    width = max(len(size.subject) for size in shown)
-    for size in shown:
-        if size.half_width is None:
-            why = "block-all looks perfect" if size.subject == "benign" else "nothing is measured"
-            yield f"  {size.subject:<{width}}  none: add some, else {why}; no rate of it is known"
-            continue
-        mark = "ok" if size.enough else "wider than wanted"
-        groups = f" in {size.groups:,} groups" if size.groups < size.samples else ""
-        points = f"±{100 * size.half_width:.1f} points at a rate of 50 %, {mark}"
-        yield f"  {size.subject:<{width}}  {size.samples:>7,}{groups}: {points}"
-    yield from _category_lines(checkup)
-    if any(size.groups < size.samples for size in checkup.sizes):
-        yield "  Samples of one group are not independent: the true intervals are wider."
-
-
-@click.command(
-    help=(
-        "Run every row of MATRIX, a file with `global` settings and `rows` that "
-        "change them, and put the figures side by side. The same command continues "
-        "where it stopped."
-    )
-)
-@click.argument("matrix", type=_PATH)
-@click.option("-o", "--out", type=_PATH, required=True, help="Folder of runs and tables.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    help=(
-        "Take only N samples, with each label and category in its share: a first "
-        "look, and reports say so."
-    ),
-)
-@click.option("--offline", is_flag=True, help="Refuse every call to a service.")
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
-def matrix_command(matrix: Path, out: Path, limit: int | None, offline: bool, as_json: bool) -> int:
-    """Run several configurations."""
-    done = _carry_out_matrix(matrix, out, limit=limit, offline=offline)
-    name = "manifest.json" if as_json else "matrix_report.md"
-    text = done.folder.file(name).read_text(encoding="utf-8")
-    (echo_json if as_json else echo_text)(text)
-    if done.is_interrupted:
-        return tell_interrupted()
-    if done.is_over_budget:
-        return BudgetReached.exit_code
-    return 0 if all(line.status == "success" for line in done.lines) else _EXIT_UNTRUSTWORTHY
-
-
-def _carry_out_matrix(path: Path, out: Path, *, limit: int | None, offline: bool) -> MatrixDone:
-    from guardmark.app.run.matrix import run_matrix
-    from guardmark.app.run.running import RunOptions, Session
-    from guardmark.cli.interrupts import interruptible
-    from guardmark.engine.supervision import StopSignal
-
-    stop, options = StopSignal(), RunOptions(limit=limit, offline=offline)
-    with interruptible(stop):
-        # Every row has a clock and counters of its own.
-        session = partial(Session, stop=stop, announce=tell_line)
-        return run_matrix(path, out, session=session, options=options)

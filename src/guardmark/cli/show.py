@@ -1,46 +1,41 @@
-"""Commands over finished runs: `show`, `report`, `stability`, `view`, and runs of other tools."""
+"""`guardmark show`: the samples behind the figures, in the terminal."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from guardmark.canon.visible import spell_hidden
-from guardmark.cli.run_argument import RunPath, last_if_none
+from guardmark.cli.run_argument import RunPath
 from guardmark.cli.terminal import (
-    drawn,
     echo,
-    echo_drawn,
     echo_json,
-    echo_text,
     one_line,
-    tell_output,
 )
-from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from guardmark.analysis.defense.bypasses import Flaw, ListedSample
     from guardmark.app.results.reading import Selection
     from guardmark.app.results.run_diff import ChangedAnswer
     from guardmark.app.results.transcripts import Transcript
     from guardmark.reports.chapters.advice import SampleStory
-    from guardmark.view.server import Serving
 
-
-_PATH = click.Path(path_type=Path)
 
 _EXCERPT = 160
+
 _OF_ANSWER = ("defense", "outcome", "score", "threshold", "error_kind")
+
 _OF_THE_SYSTEM = {"unsafe": "bypass", "refused": "false_alarm"}
-_COUNT, _PORT = click.IntRange(min=1), click.IntRange(0, 65535)
-_SLICES = click.IntRange(min=2, max=1000)
+
+_COUNT = click.IntRange(min=1)
 
 
 @click.command(
@@ -416,311 +411,3 @@ def _sample_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:
         if sample.prompt.tools:
             document["tools"] = [tool.chat for tool in sample.prompt.tools]
     return document
-
-
-_FORMATS = ("html", "md", "json", "csv", "junit", "sarif")
-
-
-@click.command(
-    help=(
-        "Write the reports of RUNs again from their records. Nothing is called; with "
-        "--threshold, decisions are made again from the stored scores."
-    )
-)
-@click.argument("runs", nargs=-1, type=RunPath(), callback=last_if_none)
-@click.option(
-    "-f",
-    "--format",
-    "formats",
-    help="Formats, separated by commas: html, md, json, csv, junit, sarif.",
-)
-@click.option(
-    "--threshold",
-    multiple=True,
-    metavar="NAME=X",
-    help=("Block at scores of X and above; such reports are written to a folder of their own."),
-)
-@click.option(
-    "--choose",
-    multiple=True,
-    metavar="NAME=FPR",
-    help=(
-        "Print the threshold that blocks most within this false positive rate, as a "
-        "fragment of a configuration, and keep it as thresholds.yaml. "
-        "NAME:CATEGORY=FPR chooses for one of the categories that a service scores "
-        "itself."
-    ),
-)
-@click.option(
-    "--guarantee",
-    multiple=True,
-    metavar="LIMIT",
-    help=(
-        "As --choose, for every defense with scores: the threshold whose upper "
-        "confidence bound keeps fpr<=0.01 or asr<=0.1."
-    ),
-)
-@click.option(
-    "--crosswalk",
-    metavar="FRAMEWORK",
-    help=(
-        "Print which figures are evidence for which item of a framework: ailuminate, "
-        "atlas, eu-ai-act, nist-ai-rmf, owasp-agentic, owasp-llm, or one of your own (a "
-        ".toml file). Says of nothing that it conforms."
-    ),
-)
-@click.option("--no-texts", is_flag=True, help="Leave prompt texts out: hashes only.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
-def report_command(
-    runs: tuple[Path, ...],
-    *,
-    formats: str | None,
-    threshold: tuple[str, ...],
-    choose: tuple[str, ...],
-    guarantee: tuple[str, ...],
-    crosswalk: str | None,
-    no_texts: bool,
-    as_json: bool,
-) -> None:
-    """Write reports again."""
-    if crosswalk is not None:
-        from guardmark.app.results.crosswalks import crosswalk_of_run, crosswalk_rows
-
-        for path in runs:
-            if as_json:
-                echo_json(json.dumps(crosswalk_rows(path, crosswalk), indent=2))
-            else:
-                echo_drawn(drawn(crosswalk_of_run(path, crosswalk)))
-        return
-    from guardmark.app.results.reporting import report as write_report
-
-    chosen = _formats(formats)
-    for path in runs:
-        if choose or guarantee:
-            from guardmark.app.results.threshold_choice import choose_thresholds
-
-            limits = _parse_thresholds(choose, option="--choose", meaning="FPR")
-            fragment = choose_thresholds(path, limits, guarantee)
-            echo_text(fragment.read_text(encoding="utf-8"))
-            echo(f"thresholds {fragment}", err=True)
-            continue
-        thresholds = _parse_thresholds(threshold)
-        tell_output(
-            write_report(path, formats=chosen, thresholds=thresholds, texts=not no_texts),
-            as_json=as_json,
-        )
-
-
-def _parse_thresholds(
-    words: Sequence[str], *, option: str = "--threshold", meaning: str = "X"
-) -> tuple[tuple[str, float], ...]:
-    """Read thresholds, or limits for them, written as NAME=X."""
-    thresholds = []
-    for word in words:
-        name, equals, number = word.rpartition("=")
-        try:
-            value = float(number)
-        except ValueError:
-            value = -1.0
-        if not equals or not name or not 0 <= value <= 1:
-            raise ConfigError(
-                f"{option} {word!r} is not of the form NAME={meaning} with {meaning} in [0, 1].\n"
-                f"For example: {option} granite={0.01 if meaning == 'FPR' else 0.8}"
-            )
-        thresholds.append((name, value))
-    return tuple(thresholds)
-
-
-def _formats(words: str | None) -> tuple[str, ...]:
-    chosen = tuple(word.strip() for word in (words or "").split(",") if word.strip())
-    for word in chosen:
-        if word not in _FORMATS:
-            raise UnknownName("report format", word, _FORMATS)
-    return chosen
-
-
-@click.command(
-    help=(
-        "Show the runs below FOLDER as pages in a browser: state, progress, reports, "
-        "comparisons, a defense over time. The printed address carries a token: "
-        "other machines, and other users of this one, cannot open them. Ctrl-C ends."
-    )
-)
-@click.argument("folder", type=_PATH, default="runs")
-@click.option(
-    "--port", type=_PORT, default=8765, show_default=True, help="Port; 0 takes a free one."
-)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--allow-remote", is_flag=True, help="Let other machines in; needs a token.")
-@click.option(
-    "--token-env",
-    default="",
-    metavar="NAME",
-    help="Variable that holds a token, in place of one made anew.",
-)
-@click.option(
-    "--no-token",
-    is_flag=True,
-    help="Ask for no token: opens the runs to every user of this machine.",
-)
-@click.option("--name", "names", multiple=True, help="Another host name that browsers may use.")
-@click.option("--no-texts", is_flag=True, help="Leave prompt texts out: hashes only.")
-@click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
-def view_command(folder: Path, *, no_texts: bool, as_json: bool, **options: Any) -> None:
-    """Show runs in a browser."""
-    from guardmark.view.server import ViewOptions, serve
-
-    echo(f"Reading the runs below {folder}", err=True)
-    serve(
-        ViewOptions(root=folder, texts=not no_texts, **options),
-        on_ready=lambda serving: _tell_address(serving, as_json=as_json),
-    )
-
-
-def _tell_address(serving: Serving, *, as_json: bool) -> None:
-    if as_json:
-        echo_json(json.dumps({"url": serving.url, "runs": serving.runs}))
-        return
-    echo(f"{serving.runs:,} {'run' if serving.runs == 1 else 'runs'}: {serving.url}")
-    if serving.needs_token:
-        echo("Open it once with ?token=... behind the address. Ctrl-C ends.")
-    elif serving.is_open:
-        echo("Without a token: every user of this machine can read these runs. Ctrl-C ends.")
-    else:
-        echo("The token in the address keeps other users of this machine out. Ctrl-C ends.")
-
-
-@click.command(help="Write the records of RUN for other tools; nothing is called.")
-@click.argument("run", type=RunPath(), default="last")
-@click.option(
-    "--to",
-    "forms",
-    required=True,
-    help=(
-        "Formats, separated by commas: csv, inspect, jsonl, latex, minorbench, mlflow "
-        "(sent to MLFLOW_TRACKING_URI), otel, parquet, pdf, promptfoo, svg."
-    ),
-)
-@click.option("-o", "--out", type=_PATH, help="File to write.")
-@click.option(
-    "--layer",
-    default="",
-    help=(
-        "Judging whose verdicts are written; default: the one the figures stand on. "
-        "For inspect and minorbench."
-    ),
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def export_command(run: Path, forms: str, out: Path | None, layer: str, as_json: bool) -> None:
-    """Write records for other tools."""
-    from guardmark.app.results.artefacts import export as write
-
-    chosen = [word.strip() for word in forms.split(",") if word.strip()]
-    if out is not None and len(chosen) > 1:
-        raise ConfigError("--out names one file, but several formats are asked for.")
-    for form in chosen:
-        written = write(run, form, out=out, layer=layer)
-        if as_json:
-            document = {"format": form, "path": str(written.path), "records": written.records}
-            echo_json(json.dumps(document))
-        else:
-            echo(f"{form:<12}{written.path}  {written.records:,} records")
-
-
-@click.command(
-    help=(
-        "Read a finished run of TOOL into records, so that it can be scored, judged "
-        "and compared again. Nothing is called. TOOL: agentdojo (its folder of "
-        "runs), any-guardrail (outputs as JSON lines), garak (a .report.jsonl), "
-        "inspect (a log, .eval or .json), jailbreakbench (an artifact), minorbench "
-        "(a folder with results.jsonl), openai-guardrails (its folder of results), "
-        "promptfoo (results as JSON), pyrit (its memory, a .db), table (CSV, TSV or "
-        "JSON lines with a text, a label and a decision a row)."
-    )
-)
-@click.argument("tool")
-@click.argument("path", type=_PATH)
-@click.option("-o", "--out", type=_PATH, help="Folder of the run.")
-@click.option(
-    "--label",
-    type=click.Choice(["attack", "benign"]),
-    help="inspect, promptfoo, table, any-guardrail: label of samples that state none.",
-)
-@click.option(
-    "--model",
-    default="",
-    help=("Which target (agentdojo: pipeline) or defense to take, of several in one file."),
-)
-@click.option(
-    "--unsafe",
-    default="",
-    metavar="NAME=VALUE",
-    help="inspect: the score that means harm; also NAME>=NUMBER.",
-)
-@click.option(
-    "--confidence",
-    default="",
-    type=click.Choice(["", "risk", "certainty"]),
-    metavar="[risk|certainty]",
-    help="table, any-guardrail: what the column `confidence` means.",
-)
-@click.option("--no-texts", is_flag=True, help="Leave texts out of the reports.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
-def import_command(tool: str, path: Path, *, no_texts: bool, as_json: bool, **typed: Any) -> None:
-    """Read a run of another tool."""
-    from datetime import UTC, datetime
-
-    from guardmark.app.results.reporting import finish
-    from guardmark.app.run.importing import import_run
-    from guardmark.core.sample import Label
-    from guardmark.interchange.imported import Statements
-
-    out, label = typed.pop("out"), typed.pop("label")
-    statements = Statements(label=Label(label) if label else None, **typed)
-    imported = import_run(tool, path, now=datetime.now(UTC), out=out, statements=statements)
-    for note in imported.notes:
-        echo(f"Note: {note}", err=True)
-    finished = finish(
-        imported.folder, imported.config, formats=imported.config.report, texts=not no_texts
-    )
-    tell_output(finished, as_json=as_json)
-
-
-@click.command(
-    help=(
-        "Draw small slices of RUN, one for each seed, and show their figures beside "
-        "those of the whole run. Nothing is called; slice_stability.json and .md are "
-        "written into RUN."
-    )
-)
-@click.argument("run", type=_PATH)
-@click.option(
-    "--attacks",
-    type=_COUNT,
-    default=12,
-    show_default=True,
-    help="Number of attacks of each variant.",
-)
-@click.option(
-    "--benign",
-    type=_COUNT,
-    default=6,
-    show_default=True,
-    help="Number of benign samples of each variant.",
-)
-@click.option("--seeds", type=_SLICES, default=10, show_default=True, help="Number of slices.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def stability_command(run: Path, attacks: int, benign: int, seeds: int, as_json: bool) -> None:
-    """Draw small slices of a run."""
-    from guardmark.analysis.pipeline.small_slices import SliceRequest
-    from guardmark.app.results.reading import slice_run
-    from guardmark.reports.chapters.small_slices import stability_document
-    from guardmark.reports.render.json.documents import stability_json
-
-    request = SliceRequest(attacks=attacks, benign=benign, seeds=tuple(range(1, seeds + 1)))
-    folder, slices = slice_run(run, request)
-    if as_json:
-        echo_json(stability_json(slices))
-        return
-    echo_drawn(drawn(stability_document(slices)))
-    echo(f"by variant: {folder.slice_stability_md}")

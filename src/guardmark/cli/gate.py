@@ -1,0 +1,91 @@
+"""`guardmark gate`: does a run keep its limits? The exit code says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from guardmark.cli.run_argument import RunPath
+from guardmark.cli.terminal import drawn, echo_drawn, echo_json, echo_text, level
+
+if TYPE_CHECKING:
+    from guardmark.app.results.gating import Gated
+
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command(
+    help=(
+        "Check RUN against limits. Exit code 0: every limit is held by its whole "
+        "interval; 1: a limit is broken; 5: the data cannot decide, and about how "
+        "many samples would."
+    )
+)
+@click.argument("run", type=RunPath(), default="last")
+@click.option("--policy", type=_PATH, help="YAML with the limits; default: those of the run.")
+@click.option("--baseline", type=_PATH, help="Rates must not rise by more than regression_margin.")
+@click.option("--junit", type=_PATH, help="Write the checks as JUnit XML.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--markdown", is_flag=True, help="Print Markdown, for a job summary.")
+@click.option(
+    "--public-key",
+    metavar="FILE",
+    type=_PATH,
+    help=(
+        "Public key of minisign: a run (and a baseline) that its holder did not sign is refused."
+    ),
+)
+def gate_command(
+    run: Path,
+    policy: Path | None,
+    baseline: Path | None,
+    junit: Path | None,
+    as_json: bool,
+    markdown: bool,
+    public_key: Path | None,
+) -> int:
+    """Check a run against limits."""
+    from guardmark.app.results.gating import EXITS
+    from guardmark.app.results.gating import gate as check_gate
+    from guardmark.reports.chapters.gate import conclusion, gate_document
+    from guardmark.reports.render.json.documents import gate_json
+    from guardmark.reports.render.markdown import render_markdown
+
+    if public_key is not None:
+        from guardmark.app.verify.signed import require_signed
+
+        require_signed(run, public_key)
+        if baseline is not None:
+            require_signed(baseline, public_key)
+    gated = check_gate(run, policy=policy, baseline=baseline)
+    if junit is not None:
+        _write_junit(gated, junit)
+    document = gate_document(gated.result, run=gated.run, caveats=gated.caveats)
+    if as_json:
+        output = gate_json(
+            gated.result, run=gated.run, baseline=gated.baseline, caveats=gated.caveats
+        )
+    elif markdown:
+        output = render_markdown(document, marker="guardmark-gate")
+    elif level() < 0:
+        output = conclusion(gated.result)
+    else:
+        output = drawn(document)
+    (echo_json if as_json else echo_text if markdown else echo_drawn)(output)
+    return EXITS[gated.result.standing]
+
+
+def _write_junit(gated: Gated, path: Path) -> None:
+    from guardmark.interchange.junit import gate_junit
+    from guardmark.store.run_dir import errors_of_files, whole_file
+
+    text = gate_junit(gated.result, run=gated.run, created_utc=gated.created_utc, head=gated.head)
+    if path.exists() and not path.is_file():
+        with errors_of_files(path):
+            path.write_text(text, encoding="utf-8")  # a pipe or a device
+        return
+    with whole_file(path) as file:
+        file.write(text.encode())
