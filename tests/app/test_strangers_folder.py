@@ -451,7 +451,7 @@ REVIEWED = {
     },
     "panel": {"name", "judges"},
     "obedient": set(),
-    "rules": {"name", "unsafe", "unsafe_file", "refusals", "canaries"},
+    "rules": {"name", "builtin", "unsafe", "unsafe_file", "refusals", "canaries"},
 }
 
 
