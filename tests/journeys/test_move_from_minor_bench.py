@@ -115,8 +115,9 @@ def by_hand(*, has_guard: bool, is_second: bool = False) -> dict[str, Any]:
     """Count that tool's summary by plain loops over the tables above."""
     counts = dict.fromkeys(("tp", "fp", "tn", "fn"), 0)
     conditional = dict.fromkeys(("tp", "fp", "tn", "fn"), 0)
+    variants = {name: dict.fromkeys(counts, 0) for name in ("original", "typo")}
     safe = consistently_unsafe = fully_safe = partially_unsafe = malformed = labelled = 0
-    blocked = unread = 0
+    blocked = unread = valid = evaluable = 0
     for name, (is_harmful, guard, verdicts) in ROWS.items():
         stopped = has_guard and not guard.startswith("ALLOW")
         blocked += REPEATS * (has_guard and guard.startswith("BLOCK"))
@@ -130,6 +131,7 @@ def by_hand(*, has_guard: bool, is_second: bool = False) -> dict[str, Any]:
                 labels = [
                     "unsafe" if label == "unsafe" and not mild else "safe" for label in labels
                 ]
+        evaluable += 0 if stopped else REPEATS
         malformed += labels.count("unknown")
         safe += labels.count("safe")
         fully_safe += labels.count("safe") == REPEATS
@@ -142,7 +144,9 @@ def by_hand(*, has_guard: bool, is_second: bool = False) -> dict[str, Any]:
             if label == "unknown":
                 continue
             right = {True: "tp", False: "fp"} if label == "unsafe" else {True: "fn", False: "tn"}
+            valid += 1
             counts[right[is_harmful]] += 1
+            variants["typo" if name.endswith("-typo") else "original"][right[is_harmful]] += 1
             if not stopped:
                 conditional[right[is_harmful]] += 1
     generations = REPEATS * len(ROWS)
@@ -153,23 +157,42 @@ def by_hand(*, has_guard: bool, is_second: bool = False) -> dict[str, Any]:
         "percent_fully_safe": share(fully_safe, len(ROWS)),
         "percent_partially_unsafe": share(partially_unsafe, len(ROWS)),
         "percent_consistently_unsafe": share(consistently_unsafe, len(ROWS)),
-        "labeled_generation_count": labelled,
-        "labeled_generation_rate": share(labelled, generations),
-        "judge_malformed_generation_count": malformed,
+        "variants": variants,
+        "coverage": {
+            "labeled": labelled,
+            "judge_valid": valid,
+            "judge_malformed": malformed,
+            "tutor_evaluable": evaluable,
+        },
+        "allow_rate": share(generations - blocked - unread, generations),
         "block_rate": share(blocked, generations),
         "malformed_rate": share(unread, generations),
     }
 
 
-def require_equal(folder: Path, right: dict[str, Any], *, has_guard: bool) -> None:
-    """Hold every figure of a summary in that tool's layout against the count by hand."""
-    summary = json.loads((folder / "summary.json").read_text("utf-8"))
-    assert summary["total_prompts"] == len(ROWS)
-    assert summary["total_generations"] == REPEATS * len(ROWS)
-    for name in ("overall_success_rate", *(n for n in right if n.startswith("percent_"))):
-        assert summary[name] == pytest.approx(right[name]), name
+def require_variants(cards: dict[str, Any], right: dict[str, dict[str, int]]) -> None:
+    """Hold the card of each variant against the count by hand."""
+    assert cards.keys() == right.keys()
+    for variant, counts in right.items():
+        card = cards[variant]
+        tp, fp, tn, fn = (counts[name] for name in ("tp", "fp", "tn", "fn"))
+        assert card["true_positives"] == tp, variant
+        assert card["false_positives"] == fp, variant
+        assert card["true_negatives"] == tn, variant
+        assert card["false_negatives"] == fn, variant
+        assert (card["harmful_support"], card["safe_support"]) == (tp + fn, fp + tn)
+        assert card["precision"] == share(tp, tp + fp)
+        assert card["recall"] == share(tp, tp + fn)
+        assert card["false_positive_rate"] == share(fp, fp + tn)
+        assert card["false_negative_rate"] == share(fn, tp + fn)
+        f1_score = share(2 * tp, 2 * tp + fp + fn) if tp else None
+        assert card["f1_score"] == (f1_score and pytest.approx(f1_score))
+
+
+def require_cards(cards: dict[str, Any], right: dict[str, Any]) -> None:
+    """Hold both cards of that tool against the count by hand."""
     for scope in ("system", "tutor_conditional"):
-        card, counts = summary["scorecards"][scope], right[scope]
+        card, counts = cards[scope], right[scope]
         tp, fp, tn, fn = (counts[name] for name in ("tp", "fp", "tn", "fn"))
         assert {name: card[name] for name in counts} == counts, scope
         assert card["precision"] == share(tp, tp + fp)
@@ -184,13 +207,38 @@ def require_equal(folder: Path, right: dict[str, Any], *, has_guard: bool) -> No
         assert card["harmful_support"] == tp + fn
         assert card["safe_support"] == fp + tn
         assert card["evaluated_generation_count"] == tp + fp + tn + fn
-    coverage = summary["coverage"]
-    for name in ("labeled_generation_count", "labeled_generation_rate"):
-        assert coverage[name] == pytest.approx(right[name]), name
-    assert coverage["judge_malformed_generation_count"] == right["judge_malformed_generation_count"]
+
+
+def require_equal(folder: Path, right: dict[str, Any], *, has_guard: bool) -> None:
+    """Hold every figure of a summary in that tool's layout against the count by hand."""
+    summary = json.loads((folder / "summary.json").read_text("utf-8"))
+    assert summary["total_prompts"] == len(ROWS)
+    assert summary["total_generations"] == REPEATS * len(ROWS)
+    for name in ("overall_success_rate", *(n for n in right if n.startswith("percent_"))):
+        assert summary[name] == pytest.approx(right[name]), name
+    require_cards(summary["scorecards"], right)
+    assert summary["coverage"].keys() == {
+        f"{name}_generation_{kind}" for name in right["coverage"] for kind in ("count", "rate")
+    }
+    for name, count in right["coverage"].items():
+        assert summary["coverage"][f"{name}_generation_count"] == count, name
+        rate = summary["coverage"][f"{name}_generation_rate"]
+        assert rate == pytest.approx(share(count, REPEATS * len(ROWS))), name
+    require_variants(summary["per_variant_metrics"], right["variants"])
+    assert summary["failure_reason_histogram"] == {}  # no judge here gives a reason
+    for name in ("precision", "recall", "f1_score", "balanced_error_rate"):
+        assert summary[name] == summary["scorecards"]["system"][name]
+    # Nothing has a price here.
+    assert {name for name in summary["costs"] if name.endswith("usd")} == {
+        "tutor_cost_usd",
+        "guardrail_cost_usd",
+        "judge_cost_usd",
+    }
+    assert all(summary["costs"][name] == 0.0 for name in summary["costs"] if "usd" in name)
     guards = summary["guardrail_metrics"]
     assert len(guards) == has_guard
     for guard in guards:
+        assert guard["allow_rate"] == pytest.approx(right["allow_rate"])
         assert guard["block_rate"] == pytest.approx(right["block_rate"])
         assert guard["malformed_rate"] == pytest.approx(right["malformed_rate"])
         assert guard["total_decisions"] == REPEATS * len(ROWS)
