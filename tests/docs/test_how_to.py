@@ -59,7 +59,8 @@ def carried_out(page: str, folder: Path) -> dict[str, Done]:
         lines = text.splitlines() if language in {"", "console", "sh"} else []
         for line in (each.removeprefix("$ ") for each in lines):
             if line.startswith("guardmark "):
-                command = line.replace("runs/NAME/RUN", "runs/my-run").partition(" | ")[0]
+                named = re.sub(r"runs/NAME/(RUN|BEFORE|AFTER)", "runs/my-run", line)
+                command = named.partition(" | ")[0]
                 words = shlex.split(command, comments=True)[1:]
                 done[command] = guardmark(*words, cwd=folder)
     return done
