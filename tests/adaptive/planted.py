@@ -16,6 +16,7 @@ from guardmark.app.results.try_trace import trace_lines
 from guardmark.canon.steps import canonicalize, skeleton
 from guardmark.core.manifest import LatencyMode, Policy, RunManifest
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision
+from guardmark.core.protocols import Capabilities
 from guardmark.core.sample import Label, Prompt, Sample, View
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
@@ -69,9 +70,12 @@ class AtOnce:
 
     view = View.TEXT
 
-    def __init__(self, name: str, rule: Callable[[str], bool]) -> None:
+    def __init__(
+        self, name: str, rule: Callable[[str], bool], *, timeout_s: float | None = None
+    ) -> None:
         self.name = name
         self.rule = rule
+        self.capabilities = Capabilities(view=self.view, timeout_s=timeout_s)
 
     def decide(self, prompt: Prompt) -> Decision:
         """Apply the rule."""

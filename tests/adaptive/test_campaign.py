@@ -401,8 +401,7 @@ async def test_a_search_that_took_all_of_its_time_is_not_made_again(tmp_path: Pa
             raise RuntimeError("no")
         return True
 
-    part = AtOnce("hasty", rule)
-    part.timeout_s = 0.05  # type: ignore[attr-defined]
+    part = AtOnce("hasty", rule, timeout_s=0.05)
     await attack(tmp_path, data, plan_of(part, budget=1))
     baseline = asked[: asked.index(crashing) + 4]
     assert baseline.count(endless) == 1
@@ -419,8 +418,7 @@ async def test_a_part_whose_searches_never_end_ends_the_measurement(
         while True:
             pass
 
-    part = AtOnce("endless", rule)
-    part.timeout_s = 0.05  # type: ignore[attr-defined]
+    part = AtOnce("endless", rule, timeout_s=0.05)
     with pytest.raises(UntrustworthyRun, match="endless is asked no more"):
         await attack(tmp_path, samples(), plan_of(part))
     with RecordReader(tmp_path / "records.sqlite") as reader:
