@@ -12,6 +12,7 @@ from aiohttp import web
 from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, UntrustworthyRun
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Evidence, Outcome
+from guardmark.core.protocols import BatchLimits
 from guardmark.core.sample import Role, View
 from guardmark.defenses.function import defense_from
 from guardmark.defenses.guard import as_guard
@@ -150,9 +151,9 @@ class _Batch:
         return [BLOCKED if "Ignore" in prompt.text else ALLOWED for prompt in prompts]
 
     @property
-    def batch_limits(self) -> object:
-        """None to speak of."""
-        return None
+    def batch_limits(self) -> BatchLimits:
+        """Few at once."""
+        return BatchLimits(max_count=4)
 
 
 class _Inline:

@@ -196,7 +196,7 @@ def test_what_is_no_file_or_too_large_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     with (tmp_path / "hole.jsonl").open("wb") as file:
         file.truncate(3 << 30)
-    for name, reason in (("pipe.jsonl", "it is not a file"), ("hole.jsonl", "256 MiB or more")):
+    for name, reason in (("pipe.jsonl", "it is not a file"), ("hole.jsonl", "64 MiB or more")):
         with pytest.raises(ConfigError, match=reason):
             Services(replay=tmp_path / name)
 

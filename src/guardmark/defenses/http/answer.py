@@ -290,10 +290,10 @@ def _by_action(rules: AnswerRules, path: JsonPath, document: object) -> tuple[st
     for word in words:
         if rules.actions[word] is Outcome.BLOCK:
             return word, Outcome.BLOCK
-    for word in words:  # of several words the one that the text was changed is worth keeping
-        if word in rules.rewriting or says_changed(word):
-            return word, Outcome.ALLOW
-    return words[0], Outcome.ALLOW
+    # Of several words the one that says how the text was changed is worth keeping.
+    changed = [word for word in words if says_changed(word)]
+    changed += [word for word in words if word in rules.rewriting]
+    return (changed or words)[0], Outcome.ALLOW
 
 
 def _by_value(rules: AnswerRules, path: JsonPath, document: object) -> Outcome:
