@@ -121,7 +121,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         os.mkfifo(path / f"pipe{suffix}")
         (path / f"zero{suffix}").symlink_to("/dev/zero")
         with (path / f"huge{suffix}").open("wb") as file:
-            file.truncate(1 << 30)  # a hole: it takes no room on the disk
+            file.truncate((1 << 30) + 1)  # a hole: it takes no room on the disk
     return path
 
 

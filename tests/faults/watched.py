@@ -32,7 +32,7 @@ CALLS = {
 }
 """Audit events that reach out of the process, or turn bytes into code."""
 
-_LISTENER = [shutil.which("sh"), str(Path(guardmark.__file__).parent / "defenses/calls/crash.sh")]
+_LISTENER = [shutil.which("sh"), str(Path(guardmark.__file__).parent / "cli/crash.sh")]
 """What `run` starts itself, to say where native code ended it."""
 
 

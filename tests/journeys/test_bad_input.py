@@ -349,12 +349,14 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_configuration_is_not_a_run(tmp_path: Path) -> None:
-    """A folder of several runs is named with the newest two."""
+    """Of several runs what is read is the newest one, and what is changed has to be named."""
     set_up(tmp_path)
     assert guardmark("run", "bench.yaml", cwd=tmp_path).code == 0
     (only,) = (tmp_path / "runs/journey").iterdir()
     shutil.copytree(only, only.with_name("second"))
-    assert "holds 2 runs; name one" in told(guardmark("report", "runs", cwd=tmp_path), 3)
+    read = guardmark("report", "runs", cwd=tmp_path)
+    assert (read.code, "the newest of 2 runs in runs" in read.err) == (0, True)
+    assert "holds 2 runs; name one" in told(guardmark("audit", "runs", cwd=tmp_path), 3)
 
 
 @pytest.mark.parametrize(

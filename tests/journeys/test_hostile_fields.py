@@ -33,7 +33,7 @@ HOSTILE: Final = (
     "ZQ\n::error file=a::ZQ\r\nQZ\rQZ\x1b[31m\x07\u2028ZQ\u202e\x85 ##[error]ZQ ##vso[x]\tZQ"
     "]]></script>\x00\u200b=1+cmd|' /C calc'!A0"
 )
-SARIF = Path(__file__).parents[1] / "exporters" / "sarif" / "sarif-2.1.0-rtm.5.json"
+SARIF = Path(__file__).parents[1] / "interchange" / "sarif" / "sarif-2.1.0-rtm.5.json"
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u200b\u202a-\u202e\u2066-\u2069]")
 COMMAND = re.compile(r"^\s*::|##\w*\[", re.MULTILINE)
 

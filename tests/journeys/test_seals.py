@@ -61,7 +61,7 @@ def look(work: Path, expect: str = "") -> Verification:
 
 def head_of(work: Path) -> str:
     """Return the head that `run` printed at its end."""
-    (head,) = re.findall(r"^head +([0-9a-f]{64})$", (work / "printed").read_text(), re.MULTILINE)
+    (head,) = re.findall(r"^head +([0-9a-f]{64})\b", (work / "printed").read_text(), re.MULTILINE)
     return str(head)
 
 
