@@ -76,13 +76,17 @@ def _stand_in_for_closed_streams() -> None:
     """Give ourselves streams where whoever started us closed them (`>&-`, `<&-`).
 
     They are opened in this order, so that each takes the number of the one it stands for: no
-    file that is opened later is taken for the output of a program that we start.
+    file that is opened later is taken for the output of a program that we start. Who closed both
+    outputs, as some do that start programs in the background, expects to hear nothing; who
+    closed standard output alone is told.
     """
     if sys.stdin is None:
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - until the end
     if sys.stdout is None:
         nowhere = Path(os.devnull).open("wb")  # noqa: SIM115 - until the end
-        sys.stdout = _ClosedOutput(nowhere, encoding="utf-8")
+        is_told = sys.stderr is not None
+        stand_in = _ClosedOutput if is_told else io.TextIOWrapper
+        sys.stdout = stand_in(nowhere, encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
 
