@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _REPAIR = "repair.yaml"  # in the folder of the run
 _Files = tuple[tuple[str, Path], ...]
 _PATH = click.Path(path_type=Path)
+_WHOLE_LINES = 10_000  # columns of what is searched line by line
 
 
 @click.command(
@@ -349,7 +350,7 @@ def _drawn(finished: _Finished) -> str:
             left_out=analysis.adaptive_left_out,
             taken=[part.name for part in analysis.manifest.parts],
         )
-        return drawn(document)
+        return drawn(document, piped=_WHOLE_LINES)
     summary = adaptive_summary(
         analysis.adaptive,
         examples=_examples(finished),
