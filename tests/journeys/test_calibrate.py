@@ -102,7 +102,7 @@ async def test_pairs_give_a_threshold_and_where_it_comes_from(
 
     more = {"tau": fragment["tau"], "calibration": known}
     configure(tmp_path, (await serve(Pair().respond)).url, **more)
-    out = await printed(*ADAPT, "-o", "out", cwd=tmp_path)
+    out = await printed(*ADAPT, "-v", "-o", "out", cwd=tmp_path)
     assert "tau: pairs.jsonl" in out
     assert "not calibrated" not in out
     told = card_of(tmp_path / "out")["attacker"]["calibration"]
