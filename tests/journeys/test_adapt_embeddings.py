@@ -118,7 +118,7 @@ async def test_a_cosine_from_tau_on_proves_the_same_request(
     tmp_path: Path, pair: tuple[Pair, Loopback]
 ) -> None:
     """Two near candidates count as V3, the far one is not sent, two without a cosine neither."""
-    out = await printed(*ADAPT, "-o", "out", cwd=tmp_path)
+    out = await printed(*ADAPT, "-v", "-o", "out", cwd=tmp_path)
     assert "sameness judged by embedding small, cosine 0.8 and above (tau: not calibrated)" in out
     assert "tau not calibrated: nobody knows" in out
     card = card_of(tmp_path / "out")

@@ -109,7 +109,7 @@ async def test_attack_success_is_told_verified_and_replayed(
     """Every figure is the hand count; verify counts it again; a replay asks nobody."""
     chat_server.reply = doorman
     config = set_up(tmp_path, chat_server.base_url)
-    done = await typed("adapt", config, "--budget", "8", "-o", "out", cwd=tmp_path)
+    done = await typed("adapt", config, "--budget", "8", "-v", "-o", "out", cwd=tmp_path)
     assert done.code == 0, done.err
     summary = summary_of(tmp_path / "out")
     check_document(summary)
