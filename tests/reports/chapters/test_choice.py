@@ -83,7 +83,8 @@ def test_one_that_beats_the_others_is_named_alone(runs: Runs) -> None:
     first, *others = advised(runs, blocking(10), blocking(80))
     assert first.startswith("Which one? Lowest ASR: two, 20.0 % [")
     assert first.endswith(
-        "Not offered, as another is lower on both rates by the points: one (two is lower on both)."
+        "Not offered, as by the points another is lower on one rate and no higher on the other: "
+        "one (two is)."
     )
     alone, *_ = advised(runs, blocking(50, 40), blocking(80, 2))
     assert alone.endswith("Every other one is shown to be worse, or not shown to beat chance.")

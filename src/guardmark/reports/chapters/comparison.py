@@ -595,10 +595,11 @@ def choice_sentence(
     beaten = []
     for loser, by in undercut.items():
         if by in worthy and loser not in rivals.alike and loser not in weak:
-            beaten.append(f"{loser} ({by} is lower on both)")
+            beaten.append(f"{loser} ({by} is)")
     if beaten:
         sentences.append(
-            f"Not offered, as another is lower on both rates by the points: {_first_few(beaten)}."
+            "Not offered, as by the points another is lower on one rate and no higher on the "
+            f"other: {_first_few(beaten)}."
         )
     return " ".join(sentences)
 
