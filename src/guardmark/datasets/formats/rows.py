@@ -467,7 +467,8 @@ class RowReader:
                 "category",
                 f"says {{value}}, which is not declared.{hint} "
                 "Declare your own at the top level, taxonomy: {extend: ...}; or, beside path:, "
-                "open_categories: true takes any and filter: takes some rows only",
+                "open_categories: true (--open-categories) takes any and filter: takes some rows "
+                "only",
                 repr(category[:60]),
             )
         elif subcategory and subcategory not in known:
