@@ -140,6 +140,7 @@ class ServiceAccess(Protocol):
         headers: Mapping[str, str] | None = None,
         secret_headers: Mapping[str, str] | None = None,
         final_statuses: frozenset[int] = frozenset(),
+        is_last: Callable[[bytes], bool] | None = None,
     ) -> Any:
         """Prepare an address for many requests."""
         ...

@@ -117,6 +117,23 @@ class CategoryFinding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamTrace:
+    """How an answer streamed, until its end or until a block.
+
+    Attributes:
+        characters: Characters that had gone out; the part that blocks is not among them.
+        chunks: Chunks of text that had gone out.
+        first_ns: Time to the first of them; None where none went out, or nobody timed it.
+        block_ns: Time to the block; None where there was none, or nobody timed it.
+    """
+
+    characters: int
+    chunks: int
+    first_ns: int | None = None
+    block_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What lies behind an answer, kept for audit; absent when there is nothing to say.
 
@@ -133,6 +150,7 @@ class Evidence:
         label_mass: Probability on the label tokens at the decision position, in [0, 1].
         truncated: Whether the input was cut to fit the part.
         from_cache: Whether the answer was kept from an earlier call, so that it took no time.
+        stream: How the answer streamed, if it did: one entry.
     """
 
     reason: str = ""
@@ -147,6 +165,7 @@ class Evidence:
     label_mass: float | None = None
     truncated: bool = False
     from_cache: bool = False
+    stream: tuple[StreamTrace, ...] = ()
 
     @property
     def is_provider_block(self) -> bool:

@@ -23,7 +23,7 @@ from guardmark.net.deadline import start_time
 from guardmark.net.redaction import Redactor
 from guardmark.net.routes import Route, Routes
 from guardmark.net.service import FREE, CallCost, Exchange, Service, ServiceLimits, ServiceTraffic
-from guardmark.net.wire import Wire
+from guardmark.net.wire import AnswerForm, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -102,6 +102,7 @@ class Services:
         final_statuses: frozenset[int] = frozenset(),
         holds_errors: bool = False,
         is_of_numbers: bool = False,
+        is_last: Callable[[bytes], bool] | None = None,
     ) -> Endpoint:
         """Prepare an address for many requests."""
         address = _address(url)
@@ -111,6 +112,7 @@ class Services:
         for secret in secrets.values():
             self.redactor.hide(secret)
         everything.update(secrets)
+        form = AnswerForm(holds_errors=holds_errors, is_of_numbers=is_of_numbers, is_last=is_last)
         routes = [
             Route(
                 service,
@@ -121,8 +123,7 @@ class Services:
                     service=service,
                     final_statuses=final_statuses,
                     redactor=self.redactor,
-                    holds_errors=holds_errors,
-                    is_of_numbers=is_of_numbers,
+                    form=form,
                 ),
             )
             for there, service in self._addresses(address)
@@ -336,6 +337,7 @@ class Endpoint:
             body=last.body,
             content_type=last.content_type,
             service_ns=last.service_ns,
+            arrivals_ns=last.arrivals_ns,
             error_kind=last.error_kind,
             message=last.message,
             attempts=() if clean else as_attempts(answers),

@@ -38,6 +38,7 @@ class Exchange:
     error_kind: ErrorKind | None = None
     message: str = ""
     attempts: tuple[Attempt, ...] = ()
+    arrivals_ns: Sequence[int] = ()  # of each line of a stream, since the request
     replayed: bool = False
 
 
@@ -50,6 +51,7 @@ class ServiceAnswer:
     content_type: str = ""
     started_ns: int
     service_ns: int
+    arrivals_ns: Sequence[int] = ()
     error: str = ""
     error_kind: ErrorKind | None = None
     message: str = ""

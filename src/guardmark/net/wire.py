@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from guardmark.net.service import ServiceAnswer
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from aiohttp import ClientResponse, ClientSession
     from yarl import URL
@@ -38,12 +38,27 @@ _PARTIAL = 206
 _USUAL_TYPES = frozenset({"application/json", "application/json; charset=utf-8"})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerForm:
+    """What the answers of an endpoint are like.
+
+    Attributes:
+        holds_errors: Whether an answer may be an error.
+        is_of_numbers: Whether an answer is lists of numbers, as vectors are.
+        is_last: Of a stream: whether nothing after a line is to be read.
+    """
+
+    holds_errors: bool = False
+    is_of_numbers: bool = False
+    is_last: Callable[[bytes], bool] | None = None
+
+
 class Wire:
     """Sends requests of one endpoint, one attempt at a time."""
 
     __slots__ = (
         *("_final", "_headers", "_holds_errors", "_method", "_redactor", "_service", "_shown"),
-        *("_is_of_numbers", "_tls", "_url"),
+        *("_is_last", "_is_of_numbers", "_tls", "_url"),
     )
 
     def __init__(
@@ -55,11 +70,11 @@ class Wire:
         service: Service,
         final_statuses: frozenset[int],
         redactor: Redactor,
-        holds_errors: bool = False,
-        is_of_numbers: bool = False,
+        form: AnswerForm,
     ) -> None:
-        self._holds_errors = holds_errors  # whether an answer may be an error
-        self._is_of_numbers = is_of_numbers  # whether an answer is lists of numbers, as vectors are
+        self._is_last = form.is_last
+        self._holds_errors = form.holds_errors
+        self._is_of_numbers = form.is_of_numbers
         self._method = method
         self._url = url
         self._headers = headers
@@ -74,6 +89,7 @@ class Wire:
         # aiohttp wants large bodies as a file, which it sends piece by piece.
         data = body if len(body) < _LARGE_BODY else io.BytesIO(body)
         status: int | None = None
+        arrived: list[int] = []
         started_ns = perf_counter_ns()
         try:
             with self._service.deadline.call():
@@ -87,7 +103,11 @@ class Wire:
                     allow_redirects=False,
                 )
                 status = response.status
-                received = await _read(response, self._service.limits.max_response_bytes)
+                most = self._service.limits.max_response_bytes
+                if self._is_last is None:
+                    received = await _read(response, most)
+                else:
+                    received = await _read_lines(response, most, self._is_last, arrived)
                 service_ns = perf_counter_ns() - started_ns
         except (aiohttp.ClientError, OSError, ValueError) as error:
             service_ns = perf_counter_ns() - started_ns
@@ -99,14 +119,15 @@ class Wire:
             content_type="" if received is None else self._content_type(response),
             started_ns=started_ns,
             service_ns=service_ns,
+            arrivals_ns=[each - started_ns for each in arrived] if arrived else (),
         )
         if received is None:
-            most = self._service.limits.max_response_bytes
             message = f"{self._shown} sent more than {most} bytes; the answer was refused"
             kind = ErrorKind.CONTRACT
             return replace(answer, error="too_large", error_kind=kind, message=message)
         is_long = received[MOST_VALUES_OF_AN_ANSWER:] != b""
-        if is_long and not self._is_of_numbers and _has_too_many_values(received):
+        is_full = is_long and not self._is_of_numbers and _has_too_many_values(received)
+        if is_full or len(arrived) > MOST_VALUES_OF_AN_ANSWER:
             message = f"{self._shown} sent more than {MOST_VALUES_OF_AN_ANSWER:,} values in one"
             message += " answer; it was refused"
             return replace(
@@ -242,6 +263,33 @@ async def _read(response: ClientResponse, most: int) -> bytes | None:
                 return None
             pieces.append(piece)
         return b"".join(pieces)
+    except BaseException:
+        response.close()
+        raise
+
+
+async def _read_lines(
+    response: ClientResponse, most: int, is_last: Callable[[bytes], bool], arrived: list[int]
+) -> bytes | None:
+    """Read a stream up to its last line, and note when each line came; None when it is too long."""
+    body = bytearray()
+    start = looked = 0
+    try:
+        async for piece in response.content.iter_any():
+            now_ns = perf_counter_ns()
+            body += piece
+            while (stop := body.find(b"\n", looked)) >= 0 and stop < most:
+                arrived.append(now_ns)
+                line = bytes(body[start:stop])
+                start = looked = stop + 1
+                if is_last(line) or len(arrived) > MOST_VALUES_OF_AN_ANSWER:
+                    response.close()
+                    return bytes(body[:start])
+            if len(body) > most:
+                response.close()
+                return None
+            looked = len(body)
+        return bytes(body)
     except BaseException:
         response.close()
         raise

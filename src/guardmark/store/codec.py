@@ -15,7 +15,15 @@ from typing import Any, Final, cast
 from pydantic import TypeAdapter
 
 from guardmark.core.manifest import RunManifest
-from guardmark.core.outcome import Attempt, CategoryFinding, Decision, Evidence, Response, Verdict
+from guardmark.core.outcome import (
+    Attempt,
+    CategoryFinding,
+    Decision,
+    Evidence,
+    Response,
+    StreamTrace,
+    Verdict,
+)
 from guardmark.core.record import Record, RecordKey
 from guardmark.core.usage import Usage
 from guardmark.store import schema
@@ -25,6 +33,7 @@ Check = Callable[[Any], bool]
 _adapter = cache(TypeAdapter)  # when it is needed: what it does takes as long as an import
 _LISTED: Final = {
     "categories": (CategoryFinding, ("name", "flagged", "score")),
+    "stream": (StreamTrace, ("characters", "chunks", "first_ns", "block_ns")),
     "attempts": (Attempt, ("service_ns", "status", "error", "wait_ns")),
 }
 _PLAIN: Final = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.core.errors import listed
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
+from guardmark.defenses.http.stream import EVENTS, JSON_LINES, read_stream
 from guardmark.defenses.http.values import ScoreScale, findings, is_true
 from guardmark.parsing.actions import says_changed
 from guardmark.parsing.objects import AmbiguousJson, read_json
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from guardmark.core.outcome import CategoryFinding
     from guardmark.defenses.answers import ConfidenceMeaning
+    from guardmark.defenses.http.stream import StreamRules
     from guardmark.defenses.http.values import BlockedRule, JsonPath
     from guardmark.net.service import Exchange
 
@@ -90,6 +92,7 @@ class AnswerRules:
     rejection: WordRule | None = None
     incomplete: WordRule | None = None
     keep_raw: bool = False
+    stream: StreamRules | None = None  # of an answer that streams: alone decides
 
 
 class _NotUnderstood(Exception):
@@ -103,6 +106,13 @@ def read_answer(rules: AnswerRules, exchange: Exchange, *, truncated: bool = Fal
         return _by_status(rules, exchange, meaning, truncated=truncated)
     if exchange.error_kind is not None:
         return _failed(rules, exchange, truncated=truncated)
+    if rules.stream is not None:
+        return _streamed(rules, rules.stream, exchange, truncated=truncated)
+    return _whole(rules, exchange, truncated=truncated)
+
+
+def _whole(rules: AnswerRules, exchange: Exchange, *, truncated: bool) -> Decision:
+    """Read an answer that is one JSON value."""
     try:
         document = read_json(exchange.body)
     except AmbiguousJson as error:
@@ -113,6 +123,20 @@ def read_answer(rules: AnswerRules, exchange: Exchange, *, truncated: bool = Fal
         return _read(rules, document, exchange, truncated=truncated)
     except (_NotUnderstood, ValueError, RecursionError) as error:
         return _malformed(exchange, error, truncated=truncated)
+
+
+def _streamed(
+    rules: AnswerRules, stream: StreamRules, exchange: Exchange, *, truncated: bool
+) -> Decision:
+    decision = read_stream(stream, exchange)
+    is_decision = decision.outcome in {Outcome.ALLOW, Outcome.BLOCK}
+    evidence = replace(
+        decision.evidence or Evidence(),
+        raw=_raw(exchange) if rules.keep_raw or not is_decision else "",
+        attempts=exchange.attempts,
+        truncated=truncated,
+    )
+    return replace(decision, evidence=evidence)
 
 
 def _malformed(exchange: Exchange, error: Exception, *, truncated: bool) -> Decision:
@@ -363,6 +387,11 @@ def _no_json(exchange: Exchange, *, truncated: bool) -> Decision:
         if is_json
         else f"the answer is {exchange.content_type or 'of no stated type'}, not JSON"
     )
+    if exchange.content_type == EVENTS or exchange.content_type in JSON_LINES:
+        message += (
+            "; a service that streams needs the setting stream, such as stream: "
+            '{each: "$.chunk", blocked: "$.blocked", end: "[DONE]"}'
+        )
     return Decision(
         outcome=Outcome.MALFORMED if is_json else Outcome.ERROR,
         error_kind=None if is_json else ErrorKind.CONTRACT,

@@ -31,6 +31,7 @@ from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.http.answer import AnswerRules, ConfidenceRule, WordRule, read_answer
 from guardmark.defenses.http.body import RequestBody
 from guardmark.defenses.http.profile import service_profile
+from guardmark.defenses.http.stream import ACCEPTED, StreamRules
 from guardmark.defenses.http.values import (
     ScoreScale,
     compile_path,
@@ -178,6 +179,14 @@ class Incomplete(Settings):
     fewer_than: int = Field(0, ge=0)
 
 
+class Stream(Settings):
+    """How a service streams its answer: where its chunks stand, and what ends it."""
+
+    each: str
+    blocked: str | None = None
+    end: str | None = Field(None, min_length=1)
+
+
 _PARENT: Final = re.compile(r"(\$(?:\.\w+)*)\.\w+")
 """A plain path, and the object that holds what it names."""
 
@@ -185,7 +194,7 @@ _PARENT: Final = re.compile(r"(\$(?:\.\w+)*)\.\w+")
 class HttpSettings(GrownSettings):
     """Asks a service over HTTP."""
 
-    later: ClassVar[tuple[str, ...]] = ("thresholds", "confidence")
+    later: ClassVar[tuple[str, ...]] = ("thresholds", "confidence", "stream")
     model_config = ConfigDict(
         json_schema_extra={
             "required": [],
@@ -223,6 +232,7 @@ class HttpSettings(GrownSettings):
     max_chars: int | None = Field(None, ge=1)
     too_long: Literal["skip", "cut"] = "skip"
     keep_raw: bool = False
+    stream: Stream | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -259,6 +269,8 @@ class HttpSettings(GrownSettings):
 
     @model_validator(mode="after")
     def _decides(self) -> HttpSettings:
+        if self.stream is not None:
+            return self._decides_by_stream(self.stream)
         if not (self.blocked or self.action or self.score or self.thresholds or self.status):
             raise ValueError(
                 "says nowhere what the answer means: add blocked, action, score, thresholds or "
@@ -276,6 +288,20 @@ class HttpSettings(GrownSettings):
             raise ValueError("decides by the score, so it needs a threshold")
         if self.blocked_when is not None and not self.blocked:
             raise ValueError("blocked_when needs blocked, the path to the value")
+        return self
+
+    def _decides_by_stream(self, stream: Stream) -> HttpSettings:
+        """Refuse a stream that names no place of its decision, or two, or what it cannot hold."""
+        if bool(stream.blocked) == bool(self.blocked):
+            raise ValueError(
+                "stream needs blocked once, the path to the value that says so in each part"
+            )
+        for other in (
+            *("action", "actions", "rewritten", "score", "threshold", "thresholds"),
+            *("confidence", "categories", "reason", "incomplete"),
+        ):
+            if getattr(self, other):
+                raise ValueError(f"has both stream and {other}: a stream is read for blocked alone")
         return self
 
     def _decides_by_category(self) -> None:
@@ -298,18 +324,22 @@ class HttpSettings(GrownSettings):
         body = RequestBody(self.body, roles=self.roles, where=f"{where}.body")
         view = self._view(where, body.inserts)
         plain, secret = self._headers(where, context.services)
+        rules = self.answer_rules(where)
+        if rules.stream is not None and not any(name.lower() == "accept" for name in plain):
+            plain = {"Accept": ACCEPTED, **plain}
         endpoint = context.services.endpoint(
             self._address(where, context.services),
             method=self.method,
             headers=plain,
             secret_headers=secret,
             final_statuses=frozenset(self.status),
+            is_last=None if rules.stream is None else rules.stream.is_last,
         )
         return HttpDefense(
             name=name,
             endpoint=endpoint,
             body=body,
-            rules=self.answer_rules(where),
+            rules=rules,
             view=view,
             text_view=self._text_view(view, body.inserts),
             takes_images=view is View.TEXT and "content" in body.inserts,
@@ -401,6 +431,20 @@ class HttpSettings(GrownSettings):
             rejection=self._word_rule(where, "rejection"),
             incomplete=self._word_rule(where, "incomplete"),
             keep_raw=self.keep_raw,
+            stream=self._stream_rules(where),
+        )
+
+    def _stream_rules(self, where: str) -> StreamRules | None:
+        given = self.stream
+        if given is None:
+            return None
+        setting = "blocked" if given.blocked is None else "stream.blocked"
+        blocked = given.blocked or self.blocked or ""
+        return StreamRules(
+            each=compile_path(given.each, where=f"{where}.stream.each"),
+            blocked=compile_path(blocked, where=f"{where}.{setting}"),
+            blocked_rule=self._blocked_rule(),
+            end=given.end,
         )
 
     def _confidence_rule(self, where: str, score: JsonPath | None) -> ConfidenceRule | None:

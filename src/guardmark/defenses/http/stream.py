@@ -1,0 +1,222 @@
+"""An answer that streams, in server-sent events or JSON lines, read as a decision.
+
+What comes after the end or after a block is never read. A stream that stops before its end is a
+failure, whatever it had let pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, StreamTrace
+from guardmark.parsing.objects import read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from guardmark.defenses.http.values import BlockedRule, JsonPath
+    from guardmark.net.service import Exchange
+
+EVENTS: Final = "text/event-stream"
+JSON_LINES: Final = frozenset(
+    {
+        "application/x-ndjson",
+        "application/ndjson",
+        "application/jsonl",
+        "application/x-jsonlines",
+        "application/jsonlines",
+        "application/json-lines",
+    }
+)
+ACCEPTED: Final = f"{EVENTS}, application/x-ndjson"
+_CUT: Final = object()
+_MARK: Final = "\ufeff"  # of byte order, which may stand first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRules:
+    """Where the parts of a stream say what.
+
+    Attributes:
+        each: Where a chunk of text stands.
+        blocked: Where a part says whether the service blocks.
+        blocked_rule: What the values there mean.
+        end: Data, or the name of an event, that ends the stream; None where its end is its end.
+    """
+
+    each: JsonPath
+    blocked: JsonPath
+    blocked_rule: BlockedRule
+    end: str | None
+
+    def is_last(self, line: bytes) -> bool:
+        """Tell whether nothing after a line is to be read: it ends the stream, or blocks."""
+        text = line.decode("utf-8", "replace").strip().removeprefix(_MARK)
+        text = text.removeprefix("data:").strip()
+        if self.end is not None and text.removeprefix("event:").strip() == self.end:
+            return True
+        try:
+            return self.blocked_rule(self.blocked.find(read_json(text.encode()))) is True
+        except (ValueError, RecursionError):
+            return False  # a line of an event with several; the whole is read afterwards
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """One event or one line.
+
+    Attributes:
+        line: Number of the line that it ends with, from 0.
+        is_whole: Whether the line came to its end.
+    """
+
+    data: str
+    name: str
+    line: int
+    is_whole: bool
+
+
+class _Unreadable(Exception):
+    """A part came, and the rules do not fit it."""
+
+
+def read_stream(rules: StreamRules, exchange: Exchange) -> Decision:
+    """Read a stream that came without a failure of the wire as a decision."""
+    if exchange.content_type == EVENTS:
+        parts = _events(exchange.body)
+    elif exchange.content_type in JSON_LINES:
+        parts = _lines(exchange.body)
+    else:
+        kind = exchange.content_type or "of no stated type"
+        message = f"the answer is {kind}, neither {EVENTS} nor JSON lines, as stream says"
+        return _failed(exchange, message, ErrorKind.CONTRACT)
+    try:
+        return _read(rules, parts, exchange)
+    except (_Unreadable, ValueError, RecursionError) as error:
+        return Decision(
+            outcome=Outcome.MALFORMED,
+            latency_ns=exchange.service_ns,
+            evidence=Evidence(message=str(error)),
+        )
+
+
+def _read(rules: StreamRules, parts: Iterator[_Part], exchange: Exchange) -> Decision:
+    out = StreamTrace(characters=0, chunks=0)
+    is_ended = rules.end is None
+    is_decided = False
+    for part in parts:
+        if rules.end is not None and rules.end in {part.data, part.name}:
+            is_ended = True
+            break
+        if not part.data:
+            continue  # keeps the connection alive
+        document = _document(part)
+        if document is _CUT:
+            is_ended = False
+            break
+        is_blocked = _is_blocked(rules, document)
+        arrival_ns = _arrival(exchange, part.line)
+        if is_blocked:
+            return _decided(exchange, Outcome.BLOCK, replace(out, block_ns=arrival_ns))
+        is_decided = is_decided or is_blocked is False
+        out = _with_chunk(out, _text(rules.each, document), arrival_ns)
+    if not is_ended:
+        awaited = "the last line is cut" if rules.end is None else f"{rules.end} did not come"
+        return _failed(
+            exchange, f"the stream broke off before its end: {awaited}", ErrorKind.CONNECTION
+        )
+    if not is_decided:
+        raise _Unreadable(f"no part of the stream says anything at {rules.blocked.text}")
+    return _decided(exchange, Outcome.ALLOW, out)
+
+
+def _document(part: _Part) -> object:
+    """Return the value of a part, or that it was cut."""
+    try:
+        return read_json(part.data.encode())
+    except (ValueError, RecursionError) as error:
+        if not part.is_whole:
+            return _CUT
+        raise _Unreadable(f"line {part.line + 1} of the stream: {error}") from error
+
+
+def _with_chunk(out: StreamTrace, text: str, arrival_ns: int | None) -> StreamTrace:
+    """Count a chunk that goes out; an empty one is none."""
+    if not text:
+        return out
+    return StreamTrace(
+        characters=out.characters + len(text),
+        chunks=out.chunks + 1,
+        first_ns=out.first_ns if out.chunks else arrival_ns,
+    )
+
+
+def _is_blocked(rules: StreamRules, document: object) -> bool | None:
+    """Return what a part says of a block; None where it says nothing."""
+    values = rules.blocked.find(document)
+    is_blocked = rules.blocked_rule(values)
+    if is_blocked is None and any(value is not None for value in values):
+        raise _Unreadable(f"the value at {rules.blocked.text} is {str(values[0])[:60]}")
+    return is_blocked
+
+
+def _text(path: JsonPath, document: object) -> str:
+    values = [value for value in path.find(document) if value is not None]
+    texts = [value for value in values if isinstance(value, str)]
+    if len(texts) != len(values):
+        raise _Unreadable(f"the chunk at {path.text} is not a text")
+    return "".join(texts)
+
+
+def _arrival(exchange: Exchange, line: int) -> int | None:
+    """Return when a line had come; a cassette does not hold it."""
+    arrivals = exchange.arrivals_ns
+    if not arrivals:
+        return None
+    return arrivals[line] if line < len(arrivals) else exchange.service_ns
+
+
+def _decided(exchange: Exchange, outcome: Outcome, trace: StreamTrace) -> Decision:
+    return Decision(
+        outcome=outcome, latency_ns=exchange.service_ns, evidence=Evidence(stream=(trace,))
+    )
+
+
+def _failed(exchange: Exchange, message: str, kind: ErrorKind) -> Decision:
+    return Decision(
+        outcome=Outcome.ERROR,
+        error_kind=kind,
+        latency_ns=exchange.service_ns,
+        evidence=Evidence(message=message),
+    )
+
+
+def _lines(body: bytes) -> Iterator[_Part]:
+    """Yield the lines of JSON lines that are not empty."""
+    lines = body.decode("utf-8").removeprefix(_MARK).split("\n")
+    for number, line in enumerate(lines):
+        if data := line.strip():
+            yield _Part(data=data, name="", line=number, is_whole=number < len(lines) - 1)
+
+
+def _events(body: bytes) -> Iterator[_Part]:
+    """Yield server-sent events; one whose lines all came is whole without the empty line."""
+    lines = body.decode("utf-8").removeprefix(_MARK).split("\n")
+    data: list[str] = []
+    name = ""
+    last = 0
+    for number, line in enumerate(lines):
+        text = line.removesuffix("\r")
+        if text:
+            field, _, value = text.partition(":")
+            value = value.removeprefix(" ")
+            if field == "data":
+                data.append(value)
+                last = number
+            elif field == "event":
+                name = value
+        if (not text or number == len(lines) - 1) and (data or name):
+            is_whole = not text and number < len(lines) - 1
+            yield _Part(data="\n".join(data), name=name, line=last, is_whole=is_whole)
+            data, name = [], ""
