@@ -145,8 +145,10 @@ def test_conversations_are_read_as_others_write_them(foreign: Path, name: str) -
 
 def test_a_yaml_list_is_data(foreign: Path) -> None:
     """As PINT keeps its prompts."""
-    done = guardmark("data", "check", "d_pint.yaml", "--open-categories", cwd=foreign)
+    done = guardmark("data", "check", "d_pint.yaml", cwd=foreign)
+    assert done.code == 0, done.err
     assert "10 attacks" in done.out
+    assert "categories that are not declared: 'prompt_injection'" in " ".join(done.out.split())
 
 
 def test_a_context_beside_the_prompt_is_not_passed_over_in_silence(foreign: Path) -> None:

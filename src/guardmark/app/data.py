@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.app.parts.loading import load_config, load_data
 from guardmark.app.settings import StatsSettings
@@ -27,7 +27,7 @@ from guardmark.datasets.specs import dataset_specs
 from guardmark.stats.rates.proportion import wilson_half_width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from guardmark.core.sample import Sample, Taxonomy
     from guardmark.datasets.builtin import BuiltinSet
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from guardmark.datasets.checks.duplicates import Dropped
     from guardmark.datasets.checks.issues import DataCheck
     from guardmark.datasets.formats.fields import DatasetSpec
+
+
+_MOST_NAMED: Final = 5  # categories in one warning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +108,26 @@ def check_data(opened: OpenedData) -> DataCheck:
     """Ask of a data set what a careful reader would ask."""
     loaded = opened.loaded
     samples, manifests = list(loaded.samples()), loaded.manifests
-    return check_samples(samples, opened.criteria, manifests=manifests, warnings=loaded.warnings)
+    warnings = (*loaded.warnings, *_undeclared_warnings(opened))
+    return check_samples(samples, opened.criteria, manifests=manifests, warnings=warnings)
+
+
+def _undeclared_warnings(opened: OpenedData) -> Iterator[str]:
+    """Say which categories a run would refuse, what they may be slips of, and what helps."""
+    if not opened.undeclared:
+        return
+    known = DEFAULT_TAXONOMY
+    names = []
+    for name in opened.undeclared[:_MOST_NAMED]:
+        hint = did_you_mean(name, known).strip()
+        names.append(f"{name!r} ({hint[0].lower()}{hint[1:]})" if hint else repr(name))
+    more = len(opened.undeclared) - len(names)
+    rest = f" and {more:,} more" if more else ""
+    yield (
+        f"categories that are not declared: {', '.join(names)}{rest}. A run refuses them until "
+        "they are declared (taxonomy: {extend: ...}) or, beside path:, open_categories: true "
+        "takes any"
+    )
 
 
 def diff_data(first: LoadedData, second: LoadedData) -> DataDiff:
@@ -226,6 +248,21 @@ class OpenedData:
     shown_as: str
     loaded: LoadedData
     criteria: Criteria
+    undeclared: tuple[str, ...] = ()  # categories of attacks that a run would refuse
+
+
+def open_to_check(
+    targets: Sequence[str], options: FileOptions, *, threshold: float = THRESHOLD
+) -> OpenedData:
+    """Read data to say what is in them: files take any category, and those unknown are named."""
+    says_itself = any(_is_config(each) or each.partition(":")[0] in SAID_OF for each in targets)
+    if says_itself or options.open_categories:
+        return open_data(targets, options, threshold=threshold)
+    opened = open_data(targets, replace(options, open_categories=True), threshold=threshold)
+    known = DEFAULT_TAXONOMY
+    own = (name for name in opened.loaded.taxonomy if name not in known)
+    declared = replace(opened.criteria, taxonomy=DEFAULT_TAXONOMY)
+    return replace(opened, undeclared=tuple(own), criteria=declared)
 
 
 def open_data(

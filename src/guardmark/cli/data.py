@@ -198,7 +198,7 @@ def _check(*, reference: str, as_json: bool, **reading: Any) -> int:
     from guardmark.app.data import check_data, hold_against
     from guardmark.reports.chapters.data_sets import check_document
 
-    opened = _opened(**reading)
+    opened = _opened(is_to_check=True, **reading)
     opened = hold_against(opened, reference) if reference else opened
     check = check_data(opened)
     lines, document = (
@@ -381,8 +381,10 @@ def _croissant(*, data: str, kind: str | None, out: Path | None) -> None:
         echo(f"Wrote {out}")
 
 
-def _opened(*, data: tuple[str, ...], threshold: float, **reading: Any) -> OpenedData:
-    from guardmark.app.data import FileOptions, open_data
+def _opened(
+    *, data: tuple[str, ...], threshold: float, is_to_check: bool = False, **reading: Any
+) -> OpenedData:
+    from guardmark.app.data import FileOptions, open_data, open_to_check
     from guardmark.config.source import STANDARD_INPUT
     from guardmark.core.sample import Label
 
@@ -400,6 +402,8 @@ def _opened(*, data: tuple[str, ...], threshold: float, **reading: Any) -> Opene
         filter={p: _values(words) for p, words in _pairs("--filter", reading["filters"]).items()},
         open_categories=reading["open_categories"],
     )
+    if is_to_check:
+        return open_to_check(data, options, threshold=threshold)
     return open_data(data, options, threshold=threshold)
 
 
