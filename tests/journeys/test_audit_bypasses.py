@@ -61,7 +61,7 @@ async def run(tmp_path: Path, serve: Serve) -> Path:
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     url = (await serve(respond)).url
     (tmp_path / "guard.yaml").write_text(CONFIG.format(url=url), encoding="utf-8")
-    out = await printed("adapt", "guard.yaml", "--budget", "8", "-o", "out", cwd=tmp_path)
+    out = await printed("adapt", "guard.yaml", "--budget", "8", "-o", "out", "-v", cwd=tmp_path)
     assert "5 of the attacks that got through rest on a judgement" in out
     return tmp_path
 
@@ -119,7 +119,7 @@ async def test_going_on_with_adapt_leaves_an_audit_alone(run: Path) -> None:
     """Given again, `adapt` finds nothing to do, and the audit still stands in the report."""
     await printed("audit", "out", "--what", "bypasses", "--label", keys="y\n\nq\n", cwd=run)
     await printed("judge", "out", "--human-labels", "bypasses.csv", cwd=run)
-    said = await printed("adapt", "out", "--budget", "8", "--config", "guard.yaml", cwd=run)
+    said = await printed("adapt", "out", "--budget", "8", "--config", "guard.yaml", "-v", cwd=run)
     assert "people call 100.0 %" in said
     assert "4 blank count in no rate" in said
 

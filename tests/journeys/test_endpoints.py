@@ -61,7 +61,10 @@ async def test_a_server_lost_in_the_middle_of_a_run_costs_no_answer(
     assert by_address[first.url]["answers"] == 20
     assert by_address[first.url]["times_left_out"] >= 1
     median, _ = by_address[second.url]["quantiles_ms"]
-    assert median["low"] <= median["value"] <= median["high"]
+    if median["value"] is None:  # calls that hang together: what they are worth carries no median
+        assert (median["low"], median["high"]) == (None, None)
+    else:
+        assert median["low"] <= median["value"] <= median["high"]
     assert median["trials"] == by_address[second.url]["answers"]
     await printed("report", "run", "-f", "md,json", cwd=tmp_path)
     report = unescape((tmp_path / "run" / "report.md").read_text(encoding="utf-8"))

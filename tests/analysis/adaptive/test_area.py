@@ -16,7 +16,6 @@ from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard, compare_adaptive
 from guardmark.reports.chapters.adaptive.attack_success import area_sentence
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
-from guardmark.reports.document.cells import table_of
 from guardmark.reports.document.wording import cell_text
 from guardmark.reports.render.json.encoder import encode
 from guardmark.reports.render.markdown import render_markdown
@@ -102,7 +101,12 @@ def test_the_area_is_told_with_what_it_lacks(planted_cards: tuple[AdaptiveCard, 
 def test_pairs_are_told_alike_everywhere(planted_cards: tuple[AdaptiveCard, ...]) -> None:
     """Terminal, table and JSON name the same pairs; the JSON keeps to its schema."""
     pairs = compare_adaptive(planted_cards, confidence=0.95)
-    table = table_of(pairs, table_id="adaptive-pairs")
+    blocks = (
+        each
+        for part in adaptive_document(planted_cards, pairs=pairs).sections
+        for each in part.blocks
+    )
+    (table,) = (each for each in blocks if getattr(each, "id", "") == "adaptive-pairs")
     assert len(table.rows) == 3
     told = [tuple(map(cell_text, line.cells))[:3] for line in table.rows]
     assert ("plain", "hard", "30") in told

@@ -11,6 +11,7 @@ from guardmark.analysis.defense.contradictions import find_contradictions
 from guardmark.app.results.artefacts import write_reports
 from guardmark.app.results.opened_run import open_run
 from guardmark.app.secret_scan import require_no_secret
+from guardmark.app.settings import REPORTS
 from guardmark.core.outcome import Outcome
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.reports.chapters.advice import changed_sentence
@@ -37,7 +38,11 @@ def report(
     thresholds: Sequence[tuple[str, float]] = (),
     texts: bool = True,
 ) -> RunOutput:
-    """Write the reports of a run again; nothing is called."""
+    """Write the reports of a run again; nothing is called.
+
+    Where no format is named, those of its configuration, and every report that lies in its folder:
+    one that stayed as it was would tell of records of before.
+    """
     with open_run(path) as run:
         for name, _ in thresholds:
             run.require_defense(name)
@@ -45,10 +50,15 @@ def report(
     return finish(
         folder,
         config,
-        formats=tuple(formats) or tuple(config.report),
+        formats=tuple(formats) or _usual_formats(folder, config),
         thresholds=tuple(thresholds),
         texts=texts,
     )
+
+
+def _usual_formats(folder: RunDir, config: Config) -> tuple[str, ...]:
+    there = (form for name, form in REPORTS.items() if folder.file(name).exists())
+    return tuple(dict.fromkeys((*config.report, *there)))
 
 
 _REASON = 160  # characters of a reason that are quoted

@@ -496,7 +496,7 @@ def comparison_document(compared: ScopedComparisons, *, texts: bool = True) -> D
     )
 
 
-_BRIEF: Final = ("advice", "rates", "system-advice", "system-rates")
+_BRIEF: Final = ("advice", "rates", "alike", "system-advice", "system-rates", "system-alike")
 
 
 def shorten_comparison(compared: ScopedComparisons, document: Document) -> Document:
