@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.masking import Masking
     from guardmark.analysis.defense.native_categories import NativeCategory
     from guardmark.analysis.defense.scores import AreaPair
+    from guardmark.analysis.defense.streaming import Streaming
     from guardmark.analysis.pipeline.answers import Unseen
     from guardmark.analysis.pipeline.arms import PipelineAnalysis
     from guardmark.analysis.pipeline.injection import JudgeInjection
@@ -148,6 +149,7 @@ def analyse_run(
         native=_native_categories(reader, frame),
         masking=_masking(reader, frame),
     )
+    defenses = _with_streaming(reader, frame, defenses)
     comparison = _compare(frame)
     pipeline = _pipeline(reader, frame, slicers=slicers, taxonomy=taxonomy)
     return RunAnalysis(
@@ -224,6 +226,21 @@ def _native_categories(reader: RecordReader, frame: Frame) -> dict[str, tuple[Na
     from guardmark.analysis.defense.native_categories import analyse_native_categories
 
     return {arm.name: analyse_native_categories(reader, frame, arm) for arm in frame.arms}
+
+
+def _with_streaming(
+    reader: RecordReader, frame: Frame, defenses: tuple[DefenseAnalysis, ...]
+) -> tuple[DefenseAnalysis, ...]:
+    """Add what had gone out of the services that stream."""
+    services = [arm for arm in frame.arms if arm.part.type == "http"]
+    if not services:
+        return defenses
+    from guardmark.analysis.defense.streaming import measure_streaming
+
+    measured: dict[str, Streaming | None] = {
+        arm.name: measure_streaming(reader, frame, arm) for arm in services
+    }
+    return tuple(replace(each, streaming=measured.get(each.name)) for each in defenses)
 
 
 def _masking(reader: RecordReader, frame: Frame) -> dict[str, Masking]:

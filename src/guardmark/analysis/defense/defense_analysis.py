@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         SliceTable,
         TaxonomyCoverage,
     )
+    from guardmark.analysis.defense.streaming import Streaming
     from guardmark.analysis.early_stop import StopVerdict
     from guardmark.core.manifest import PartManifest
 
@@ -77,6 +78,8 @@ class DefenseAnalysis:
     deployment: DeploymentRates | None = None
     native_categories: tuple[NativeCategory, ...] = ()
     masking: Masking | None = None
+    # What had gone out before it blocked, or None where its answers do not stream.
+    streaming: Streaming | None = None
     stopped: tuple[StopVerdict, ...] = field(default=(), metadata={"json": "stopped_early"})
 
     @property

@@ -29,6 +29,7 @@ from guardmark.reports.chapters.slices import (
     write_slices,
     write_system_slices,
 )
+from guardmark.reports.chapters.streaming import write_streaming
 from guardmark.reports.chapters.summary import verdict_table
 from guardmark.reports.chapters.verdicts import write_verdicts
 from guardmark.reports.document.blocks import (
@@ -120,7 +121,14 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
             replace(comparison.write(analysis), folded=True),
             replace(latency.write(analysis), folded=True),
             replace(thresholds.write(analysis), folded=True),
-            *filter(None, (write_masking(analysis), write_native_categories(analysis))),
+            *filter(
+                None,
+                (
+                    write_masking(analysis),
+                    write_streaming(analysis),
+                    write_native_categories(analysis),
+                ),
+            ),
             replace(write_slices(analysis), folded=True),
             replace(write_coverage(analysis), folded=True),
             replace(write_configuration(analysis, shown.refused), folded=True),
