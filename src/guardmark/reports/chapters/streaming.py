@@ -34,8 +34,8 @@ def write_streaming(analysis: RunAnalysis) -> Section | None:
         {
             "Defense": lambda row: name(row.defense),
             "Anything out|of blocked attacks": lambda row: with_counts(row.streaming.shown),
-            "Characters, median": lambda row: figure(row.streaming.characters[0], Unit.NUMBER),
-            "Characters, p95": lambda row: figure(row.streaming.characters[1], Unit.NUMBER),
+            "Characters, median": lambda row: figure(row.streaming.characters[0], Unit.COUNT),
+            "Characters, p95": lambda row: figure(row.streaming.characters[1], Unit.COUNT),
             "To the block, median": lambda row: figure(row.streaming.block_ms[0], milliseconds),
             "To the block, p95": lambda row: figure(row.streaming.block_ms[1], milliseconds),
             "To the first chunk, median": lambda row: figure(
