@@ -238,7 +238,7 @@ def test_a_configuration_names_the_attack_and_verify_counts_it_again(
     """From the terminal, replayed byte for byte, and a trace that is changed is found."""
     kind = f'classifier, path: "{folder}", positive: [INJECTION], threshold: 0.5, max_length: 32, device: cpu'
     config = set_up(tmp_path, kind)
-    done = guardmark("adapt", config, "--budget", "4", "-o", "out", cwd=tmp_path)
+    done = guardmark("adapt", config, "--budget", "4", "-o", "out", "-v", cwd=tmp_path)
     assert done.code == 0, done.err
     assert "gradient (A3)" in done.out
     card = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))["adaptive"][0]

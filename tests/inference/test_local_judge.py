@@ -88,7 +88,8 @@ async def test_a_model_in_the_local_cache_is_known_by_its_name(
 ) -> None:
     """What is hashed is the revision that is there."""
     part = _build(kind, part_type, **more)
-    assert part.files == (cached,)
+    told = part.capabilities if kind == "defense" else part
+    assert told.files == (cached,)
     await part.close()
 
 

@@ -29,7 +29,13 @@ _FOUND_PROBLEMS = 3
 _TRUTH: dict[str, object] = {"true": True, "false": False, "null": None}
 
 
-class _Format(click.ParamType[str]):
+if TYPE_CHECKING:
+    _WordType = click.ParamType[str]
+else:  # generic for type checkers alone: the lowest click promised cannot be subscripted
+    _WordType = click.ParamType
+
+
+class _Format(_WordType):
     """A format of data by name, or a mapping of one's own in a .toml file."""
 
     name = "FORMAT"
