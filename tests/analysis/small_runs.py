@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from guardmark.core.manifest import DataManifest, LatencyMode, PartManifest, Policy, RunManifest
@@ -24,6 +24,7 @@ class Planned:
     answers: Answers
     type: str = "pattern"
     threshold: float | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)
 
 
 def attack(number: int, **changes: object) -> Sample:
@@ -112,6 +113,7 @@ def make_manifest(
                 fingerprint="f" * 64,
                 view="text",
                 threshold=each.threshold,
+                settings=each.settings,
             )
             for each in planned
         ),

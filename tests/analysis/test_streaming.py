@@ -24,10 +24,18 @@ def streamed(number: int, sample: Sample) -> Decision:
     return Decision(outcome=outcome, evidence=Evidence(stream=(trace,)))
 
 
+SERVICE = Planned(
+    name="s",
+    answers=streamed,
+    type="http",
+    settings={"stream": {"each": "$.chunk", "blocked": "$.blocked"}},
+)
+
+
 def test_what_had_gone_out_is_told_with_groups(runs: Runs) -> None:
     """Of 20 blocked attacks 15 had let something out; five had no first chunk."""
     samples = [*(attack(n) for n in range(20)), *(benign(n) for n in range(20))]
-    with runs.opened(samples, [Planned(name="s", answers=streamed, type="http")]) as reader:
+    with runs.opened(samples, [SERVICE]) as reader:
         analysis = analyse_run(reader)
     streaming = analysis.defenses[0].streaming
     assert streaming is not None
@@ -43,7 +51,7 @@ def test_what_had_gone_out_is_told_with_groups(runs: Runs) -> None:
 def test_without_a_blocked_attack_nothing_is_zero(runs: Runs) -> None:
     """What nothing was blocked of is undefined."""
     samples = [benign(n) for n in range(5)]
-    with runs.opened(samples, [Planned(name="s", answers=streamed, type="http")]) as reader:
+    with runs.opened(samples, [SERVICE]) as reader:
         streaming = analyse_run(reader).defenses[0].streaming
     assert streaming is not None
     assert streaming.shown.value is None

@@ -148,8 +148,8 @@ def analyse_run(
         taxonomy=taxonomy,
         native=_native_categories(reader, frame),
         masking=_masking(reader, frame),
+        streaming=_streaming(reader, frame),
     )
-    defenses = _with_streaming(reader, frame, defenses)
     comparison = _compare(frame)
     pipeline = _pipeline(reader, frame, slicers=slicers, taxonomy=taxonomy)
     return RunAnalysis(
@@ -183,6 +183,7 @@ def analyse_run(
 
 _NONE_NATIVE: Final[Mapping[str, tuple[NativeCategory, ...]]] = {}
 _NONE_MASKED: Final[Mapping[str, Masking]] = {}
+_NONE_STREAMED: Final[Mapping[str, Streaming]] = {}
 
 
 def _asked(frame: Frame) -> NDArray[np.int64] | None:
@@ -197,20 +198,24 @@ def _analyse_arms(
     taxonomy: TaxonomyCoverage,
     native: Mapping[str, tuple[NativeCategory, ...]] = _NONE_NATIVE,
     masking: Mapping[str, Masking] = _NONE_MASKED,
+    streaming: Mapping[str, Streaming] = _NONE_STREAMED,
 ) -> tuple[DefenseAnalysis, ...]:
     """Analyse every subject of a frame; blind spots are searched in all of them as one family."""
     spots = find_blind_spots(frame, frame.candidates(), [each.facet for each in slicers])
     asked = _asked(frame)
     return tuple(
-        analyse_defense(
-            frame,
-            arm,
-            slicers=slicers,
-            taxonomy=taxonomy,
-            asked=asked,
-            blind_spots=spots.get(arm.name, ()),
-            native_categories=native.get(arm.name, ()),
+        replace(
+            analyse_defense(
+                frame,
+                arm,
+                slicers=slicers,
+                taxonomy=taxonomy,
+                asked=asked,
+                blind_spots=spots.get(arm.name, ()),
+                native_categories=native.get(arm.name, ()),
+            ),
             masking=masking.get(arm.name),
+            streaming=streaming.get(arm.name),
         )
         for arm in frame.arms
     )
@@ -228,21 +233,6 @@ def _native_categories(reader: RecordReader, frame: Frame) -> dict[str, tuple[Na
     return {arm.name: analyse_native_categories(reader, frame, arm) for arm in frame.arms}
 
 
-def _with_streaming(
-    reader: RecordReader, frame: Frame, defenses: tuple[DefenseAnalysis, ...]
-) -> tuple[DefenseAnalysis, ...]:
-    """Add what had gone out of the services that stream."""
-    services = [arm for arm in frame.arms if arm.part.type == "http"]
-    if not services:
-        return defenses
-    from guardmark.analysis.defense.streaming import measure_streaming
-
-    measured: dict[str, Streaming | None] = {
-        arm.name: measure_streaming(reader, frame, arm) for arm in services
-    }
-    return tuple(replace(each, streaming=measured.get(each.name)) for each in defenses)
-
-
 def _masking(reader: RecordReader, frame: Frame) -> dict[str, Masking]:
     """Return what guards that rewrite let survive, by defense; nothing where none rewrote."""
     if not any(arm.is_rewritten.any() for arm in frame.arms):
@@ -251,6 +241,17 @@ def _masking(reader: RecordReader, frame: Frame) -> dict[str, Masking]:
 
     measured = {arm.name: measure_masking(reader, frame, arm) for arm in frame.arms}
     return {name: masking for name, masking in measured.items() if masking is not None}
+
+
+def _streaming(reader: RecordReader, frame: Frame) -> dict[str, Streaming]:
+    """Return what had gone out of the services that stream, by defense."""
+    services = [arm for arm in frame.arms if arm.part.settings.get("stream")]
+    if not services:
+        return {}
+    from guardmark.analysis.defense.streaming import measure_streaming
+
+    measured = {arm.name: measure_streaming(reader, frame, arm) for arm in services}
+    return {name: streaming for name, streaming in measured.items() if streaming is not None}
 
 
 def _compare(frame: Frame) -> RunComparison | None:

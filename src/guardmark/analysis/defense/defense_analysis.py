@@ -55,6 +55,7 @@ class DefenseAnalysis:
         deployment: Its rates at the stated mix of a deployment, or None without one.
         native_categories: Categories that it names itself; empty where its answers name none.
         masking: What survived where it let another text go on, or None where it never did.
+        streaming: What had gone out before it blocked, or None where its answers do not stream.
         stopped: What its rules decided when they ended it early; empty otherwise.
     """
 
@@ -78,7 +79,6 @@ class DefenseAnalysis:
     deployment: DeploymentRates | None = None
     native_categories: tuple[NativeCategory, ...] = ()
     masking: Masking | None = None
-    # What had gone out before it blocked, or None where its answers do not stream.
     streaming: Streaming | None = None
     stopped: tuple[StopVerdict, ...] = field(default=(), metadata={"json": "stopped_early"})
 
@@ -107,7 +107,6 @@ def analyse_defense(
     asked: NDArray[np.int64] | None = None,
     blind_spots: tuple[BlindSpot, ...] = (),
     native_categories: tuple[NativeCategory, ...] = (),
-    masking: Masking | None = None,
 ) -> DefenseAnalysis:
     """Compute everything a report says about one defense.
 
@@ -143,6 +142,5 @@ def analyse_defense(
         scores=scores,
         deployment=reweight(frame, arm),
         native_categories=native_categories,
-        masking=masking,
         stopped=stopped,
     )
