@@ -40,6 +40,7 @@ class PlannedPipeline:
     judges: Mapping[str, Judged] = field(default_factory=dict)
     arms: Sequence[str] = ("none",)
     fails: Callable[[int], bool] = lambda _position: False
+    says: Callable[[int], str] = lambda position: f"answer {position}"
     took_ms: Callable[[str, int], int] = lambda _part, _position: 1
     people: Mapping[int, VerdictLabel] = field(default_factory=dict)
     later: Mapping[str, Judged] = field(default_factory=dict)
@@ -87,7 +88,7 @@ def _write_repeat(writer: RecordWriter, planned: PlannedPipeline, repeat: int) -
     model = writer.record_batch("none", Stage.MODEL, repeat=repeat)
     for position in range(len(planned.samples)):
         failed = Response(text=None, error_kind=ErrorKind.TIMEOUT)
-        answer = failed if planned.fails(position) else Response(text=f"answer {position}")
+        answer = failed if planned.fails(position) else Response(text=planned.says(position))
         model.add(position, answer, latency_ns=planned.took_ms("model", position) * 1_000_000)
     for layer, said in {**layers, **planned.later}.items():
         lane = writer.record_batch("none", Stage.JUDGE, layer=layer, repeat=repeat)

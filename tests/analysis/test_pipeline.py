@@ -33,6 +33,7 @@ from guardmark.core.estimate import Estimate
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import AnswerMode, Verdict, VerdictLabel
 from guardmark.core.sample import Sample
+from guardmark.reports.chapters.pipeline import refusal_warnings
 
 SAMPLES = [*(attack(n) for n in range(10)), *(benign(n) for n in range(10))]
 
@@ -266,6 +267,35 @@ def test_a_judge_that_names_no_mode_leaves_only_blocks_as_over_refusal(tmp_path:
     analysis = analysed(tmp_path, planned)
     assert counts(arm_of(analysis, "none").system.over_refusal_rate) == (0, 10)
     assert pipeline_of(analysis).judgings[0].judges[0].without_mode == 20
+
+
+def test_refusals_that_a_judge_calls_help_are_counted_and_told(tmp_path: Path) -> None:
+    """Positions 10 to 14 are benign and refuse; the judge itself says so of 10 alone."""
+    planned = PlannedPipeline(
+        samples=SAMPLES,
+        judges={"judge": lambda at, _: REFUSAL if at == 10 else SAFE_ANSWER},
+        says=lambda at: "I'm sorry, but I can't help with that." if at < 15 else "Eight.",
+    )
+    pipeline = pipeline_of(analysed(tmp_path, planned))
+    assert pipeline.refusals_called_help is not None
+    assert counts(pipeline.refusals_called_help) == (4, 9)
+    (line,) = refusal_warnings(pipeline)
+    assert line.startswith("4 of 9 benign answers that the judges count as help refuse")
+
+
+def test_two_refusals_that_are_called_help_are_no_warning(tmp_path: Path) -> None:
+    """So few may only sound like it; and without a judge there is nothing to contradict."""
+    planned = PlannedPipeline(
+        samples=SAMPLES,
+        judges={"judge": lambda _at, _s: SAFE_ANSWER},
+        says=lambda at: "I cannot help with that." if at < 12 else "Eight.",
+    )
+    pipeline = pipeline_of(analysed(tmp_path, planned))
+    assert pipeline.refusals_called_help is not None
+    assert counts(pipeline.refusals_called_help) == (2, 10)
+    assert list(refusal_warnings(pipeline)) == []
+    alone = pipeline_of(analysed(tmp_path, PlannedPipeline(samples=SAMPLES)))
+    assert alone.refusals_called_help is None
 
 
 def test_rows_and_base_prompts_are_sorted_into_buckets(tmp_path: Path) -> None:

@@ -82,11 +82,14 @@ def test_an_answer_is_what_the_user_sees(
     """The text parts, without thoughts; a limit inside an answer is tried again; refusals count.
 
     The judge of `think` and `cut` calls every answer an answer, so that only `rules`, which reads
-    refusals itself, turns the refusals of the same service into over-refusal.
+    refusals itself, turns the refusals of the same service into over-refusal. Where the judge of
+    `think` contradicts the words of the answers, the first screen says so.
     """
     done, summary = measured(shared_dir, tmp_path, name, port=port)
     assert done.code == 0, done.err
     assert rates(summary) == right
+    told = "10 of 10 benign answers that the judges count as help refuse in their first words"
+    assert (told in " ".join(done.out.split())) == (name == "think")
 
 
 def test_cut_answers_are_counted_and_named(shared_dir: Path, tmp_path: Path, port: int) -> None:

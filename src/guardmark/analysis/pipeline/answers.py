@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardmark.analysis.defense.frame import MALFORMED, MISSING
-from guardmark.analysis.pipeline.frame import ANSWERED, NO_GUARD, PlaceRates
+from guardmark.analysis.pipeline.frame import ANSWERED, NO_GUARD, PlaceRates, counts_as_help
 from guardmark.core.outcome import CUT_REASONS, NATIVE_REFUSAL, PROVIDER_ACTIONS, BlockedAt
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.net.provider_blocks import is_filter_reason
+from guardmark.parsing.refusals import begins_refusing
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import Frame
@@ -81,24 +82,45 @@ class AnswerMarks:
     is_declined: Flags
     is_filtered: Flags
     is_blocked_at_input: Flags
+    is_refusal_called_help: Flags
 
 
-def read_marks(reader: RecordReader, pipeline: PipelineFrame) -> AnswerMarks:
-    """Read from the evidence of the model's answers how they ended."""
-    cut, declined, filtered, at_input = (
-        np.zeros(len(pipeline.model), dtype=np.bool_) for _ in range(4)
+def read_marks(reader: RecordReader, pipeline: PipelineFrame, *, is_attack: Flags) -> AnswerMarks:
+    """Read from the model's answers and their evidence how they ended."""
+    cut, declined, filtered, at_input, called_help = (
+        np.zeros(len(pipeline.model), dtype=np.bool_) for _ in range(5)
     )
+    helped = counts_as_help(pipeline.judging) & ~is_attack if pipeline.judging else called_help
     for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL):
+        place = _place(pipeline.frame, record)
+        if helped[place]:
+            called_help[place] = begins_refusing(record.text or "")
         if record.evidence is not None:
-            place = _place(pipeline.frame, record)
             reason, action = record.evidence.finish_reason, record.evidence.native_action
             cut[place] = reason in CUT_REASONS
             filtered[place] = is_filter_reason(reason)
             declined[place] = action == NATIVE_REFUSAL
             at_input[place] = action == PROVIDER_ACTIONS[BlockedAt.INPUT]
     return AnswerMarks(
-        is_cut=cut, is_declined=declined, is_filtered=filtered, is_blocked_at_input=at_input
+        is_cut=cut,
+        is_declined=declined,
+        is_filtered=filtered,
+        is_blocked_at_input=at_input,
+        is_refusal_called_help=called_help,
     )
+
+
+def rate_refusals_called_help(
+    rates: PlaceRates, pipeline: PipelineFrame, marks: AnswerMarks
+) -> Estimate | None:
+    """Estimate how many benign answers that count as help refuse in their first words.
+
+    Of all benign answers that count as help; None where nobody judged.
+    """
+    if pipeline.judging is None:
+        return None
+    helped = counts_as_help(pipeline.judging) & ~rates.is_attack
+    return rates.of(marks.is_refusal_called_help, helped)
 
 
 def rate_answers(

@@ -14,6 +14,7 @@ from guardmark.analysis.defense.latency import asking_ranks, measure_latency
 from guardmark.analysis.pipeline.answers import (
     rate_answers,
     rate_provider,
+    rate_refusals_called_help,
     read_marks,
 )
 from guardmark.analysis.pipeline.frame import (
@@ -216,6 +217,8 @@ class PipelineAnalysis:
         model: Name of the target model.
         model_errors: Answers that never came, of all places the model was asked about.
         answers: How its answers ended: to attacks, to benign samples.
+        refusals_called_help: Benign answers that refuse in their first words, of those that count
+            as help; None where nobody judged.
         stages: Of model and judges.
         arms: One for each, in the order of the configuration.
         judgings: The cards stand on the first, that of the run as a rule.
@@ -226,6 +229,7 @@ class PipelineAnalysis:
     model: str
     model_errors: int
     answers: tuple[AnswerEnds, ...]
+    refusals_called_help: Estimate | None = field(metadata={"json": False})
     stages: Mapping[str, Latency] = field(metadata={"json": False})
     arms: tuple[ArmAnalysis, ...]
     judgings: tuple[JudgingRates, ...]
@@ -242,7 +246,7 @@ def analyse_pipeline(
         return None
     rates = PlaceRates(frame, settings)
     sources = [str(s.metadata.get("label_source", "")) for s in reader.every_sample()]
-    marks = read_marks(reader, pipeline)
+    marks = read_marks(reader, pipeline, is_attack=rates.is_attack)
     timed = {"model": pipeline.answering}
     for judge in (judge for each in pipeline.judgings for judge in each.judges):
         timed[judge.name if judge.layer == FIRST_LAYER else judge.layer] = judge.records
@@ -250,6 +254,7 @@ def analyse_pipeline(
         model=next((p.name for p in frame.manifest.parts if p.kind == "model"), "model"),
         model_errors=int(np.count_nonzero(pipeline.model == ERROR)),
         answers=rate_answers(rates, pipeline, marks),
+        refusals_called_help=rate_refusals_called_help(rates, pipeline, marks),
         arms=tuple(
             _analyse_arm(
                 rates, pipeline, arm, labelled=_labelled(reader, rates, pipeline, arm), marks=marks

@@ -103,6 +103,11 @@ class Judging:
     tied: int
 
 
+def counts_as_help(judging: Judging) -> Flags:
+    """Tell which answers met the request: a valid verdict that says so, or says no mode."""
+    return is_valid(judging.label) & np.isin(judging.mode, _HELPED)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineFrame:
     """A pipeline run as columns; the repeats lie one after the other.

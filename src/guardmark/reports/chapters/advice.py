@@ -19,6 +19,7 @@ from guardmark.reports.chapters.comparison import (
 from guardmark.reports.chapters.pipeline import (
     cut_warnings,
     provider_sentences,
+    refusal_warnings,
     unseen_sentences,
 )
 from guardmark.reports.document.blocks import (
@@ -360,7 +361,11 @@ def _doubts(analysis: RunAnalysis) -> Iterator[_Item]:
     for line in unseen_sentences(analysis.unseen):
         yield _Item(text=line, evidence="overview")
     if analysis.pipeline is not None:
-        for line in (*provider_sentences(analysis.pipeline), *cut_warnings(analysis.pipeline)):
+        for line in (
+            *provider_sentences(analysis.pipeline),
+            *cut_warnings(analysis.pipeline),
+            *refusal_warnings(analysis.pipeline),
+        ):
             yield _Item(text=line, evidence="pipeline")
 
 
