@@ -24,6 +24,7 @@ MOST_MISTAKES: Final = 5
 LONGEST_MISTAKE: Final = 300
 
 LONGEST_DATA_LINE: Final = 64 * MIB
+LONGEST_HEADER: Final = 1 * MIB
 MOST_IMAGE_BYTES: Final = 20 * MIB
 LONGEST_SAMPLE_NAME: Final = 10_000
 
@@ -101,9 +102,11 @@ TABLE: Final = (
     *_of(
         "data",
         (
-            "a line of a data file or a file of labels, a JSON document that is read whole",
+            "a line of a data file, a table or a file of labels, a JSON document that is read "
+            "whole",
             _mib(LONGEST_DATA_LINE),
         ),
+        ("the header of a table, in data, imports and decisions", _mib(LONGEST_HEADER)),
         ("a YAML data file", _mib(MOST_TEXT_BYTES)),
         ("an image", _mib(MOST_IMAGE_BYTES)),
         (
