@@ -102,8 +102,7 @@ TABLE: Final = (
     *_of(
         "data",
         (
-            "a line of a data file, a table or a file of labels, a JSON document that is read "
-            "whole",
+            "a line of data, of a table or of labels, a JSON document that is read whole",
             _mib(LONGEST_DATA_LINE),
         ),
         ("the header of a table, in data, imports and decisions", _mib(LONGEST_HEADER)),

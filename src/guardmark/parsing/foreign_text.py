@@ -229,6 +229,7 @@ class _ReadLines:
         self.is_cut_off = False
 
     def __iter__(self) -> Iterator[str]:
-        for self.count, line in enumerate(self._lines, start=1):
+        for line in self._lines:
+            self.count += 1
             self.is_cut_off = not line.endswith(("\n", "\r"))
             yield line
