@@ -123,7 +123,7 @@ def load_numpy_within_limit() -> None:
     first product: so it has one thread, and makes that product now.
     """
     load_numpy_for_reports()
-    import numpy.random as _
+    import numpy.random as _random  # noqa: F401 - for its effect: its libraries are loaded now
     from numpy import ones
 
     side = ones((_PRODUCT, _PRODUCT))
