@@ -51,8 +51,8 @@ class TurnFigures:
     unfinished: int
 
 
-class Conversation(NamedTuple):
-    """The places of its turns in order, what it is, and its group."""
+class WholeTalk(NamedTuple):
+    """A conversation: the places of its turns in order, what it is, and its group."""
 
     places: NDArray[np.int64]
     is_attack: bool
@@ -86,7 +86,7 @@ def measure_turns(reader: RecordReader, settings: AnalysisSettings) -> Mapping[s
     }
 
 
-def _conversations(reader: RecordReader, frame: Frame) -> tuple[list[Conversation], int]:
+def _conversations(reader: RecordReader, frame: Frame) -> tuple[list[WholeTalk], int]:
     """Put the turns of each conversation together; count those of which turns are not there."""
     places: dict[str, dict[int, int]] = defaultdict(dict)
     lengths: dict[str, int] = {}
@@ -105,7 +105,7 @@ def _conversations(reader: RecordReader, frame: Frame) -> tuple[list[Conversatio
         is_attack = bool(frame.samples.is_attack[ordered[-1]])
         if is_attack or (ordered < labelled).all():
             found.append(
-                Conversation(places=ordered, is_attack=is_attack, group=int(groups[ordered[0]]))
+                WholeTalk(places=ordered, is_attack=is_attack, group=int(groups[ordered[0]]))
             )
     return found, unfinished
 
@@ -113,7 +113,7 @@ def _conversations(reader: RecordReader, frame: Frame) -> tuple[list[Conversatio
 def _figures(
     frame: Frame,
     outcomes: NDArray[np.int8],
-    conversations: Sequence[Conversation],
+    conversations: Sequence[WholeTalk],
     *,
     unfinished: int,
 ) -> TurnFigures:
