@@ -11,6 +11,7 @@ from typing import Final
 
 MIB: Final = 1 << 20
 
+LEAST_ADDRESS_SPACE: Final = 256 * MIB
 MOST_TEXT_BYTES: Final = 64 * MIB
 MOST_YAML_VALUES: Final = 200_000
 LONGEST_NUMBER: Final = 400
@@ -53,6 +54,17 @@ MOST_CARDS: Final = 2_000
 MOST_PUBLISHED_BYTES: Final = 16 * MIB
 
 
+def memory_limit() -> int | None:
+    """Return how many bytes of address space this process may take, or None without a limit."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    kinds = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
+    limits = [resource.getrlimit(kind)[0] for kind in kinds]
+    return min((each for each in limits if each != resource.RLIM_INFINITY), default=None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """One line of the table of limits.
@@ -60,7 +72,7 @@ class Limit:
     Attributes:
         what: What is limited.
         most: The limit, as people write it.
-        read_by: What reads it: configuration, data, imports, answers or run folders.
+        read_by: What reads it: every command, configuration, data, imports, answers or run folders.
     """
 
     what: str
@@ -77,6 +89,10 @@ def _of(read_by: str, *limits: tuple[str, str]) -> tuple[Limit, ...]:
 
 
 TABLE: Final = (
+    *_of(
+        "every command",
+        ("address space (`ulimit -v`) or data (`ulimit -d`), at least", _mib(LEAST_ADDRESS_SPACE)),
+    ),
     *_of(
         "configuration",
         (
