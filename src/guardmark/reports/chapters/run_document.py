@@ -32,6 +32,7 @@ from guardmark.reports.chapters.slices import (
 )
 from guardmark.reports.chapters.streaming import write_streaming
 from guardmark.reports.chapters.summary import verdict_table
+from guardmark.reports.chapters.turns import write_turns
 from guardmark.reports.chapters.verdicts import write_verdicts
 from guardmark.reports.document.blocks import (
     Bullets,
@@ -128,6 +129,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
                 (
                     write_masking(analysis),
                     write_streaming(analysis),
+                    write_turns(analysis),
                     write_native_categories(analysis),
                 ),
             ),
