@@ -23,7 +23,7 @@ PROXIED: Final = (Place.TOOL_CALL, Place.TOOL_RESULT)
 BARE_ARMS: Final = ("none", "bare")
 """What an arm without a guard may be called; no other arm is called so."""
 BEHIND: Final = "@output"
-"""What follows the name of a guard where its decisions about answers are stored."""
+"""Decisions of a guard about answers are stored under its name and this."""
 
 
 def stored_name(guard: str, place: Place) -> str:

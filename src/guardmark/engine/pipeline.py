@@ -191,7 +191,8 @@ class PipelineRunner:
         state.open -= 1
         if state.open:
             return
-        if self._monitor.may_go_on():
+        is_whole = state.answer is not None and not self._behind
+        if not is_whole and self._monitor.may_go_on():
             self._expect_less(state)
         self._open -= 1
         self._room.release()
@@ -259,7 +260,7 @@ class PipelineRunner:
     def _go_on(self, state: SampleState) -> None:
         """Walk every arm as far as the answers go, and send what the next of its calls needs."""
         if not state.is_asked:
-            if not any(self._lets_in(program, state) for program in self._programs):
+            if not self._needs_answer(state):
                 return
             state.is_asked = True
             if state.model_code is None:
@@ -270,6 +271,13 @@ class PipelineRunner:
             for program in self._programs:
                 if program.behind and self._lets_in(program, state):
                     self._show_answer(program, state)
+
+    def _needs_answer(self, state: SampleState) -> bool:
+        """Tell whether any arm lets a sample in."""
+        for program in self._programs:
+            if not program.before or self._lets_in(program, state):
+                return True
+        return False
 
     def _lets_in(self, program: ArmProgram, state: SampleState) -> bool:
         """Tell whether every guard before the model of an arm let a sample pass."""
@@ -359,7 +367,8 @@ class PipelineRunner:
         )
         state.answer = response.text if state.model_code == _ANSWERED else None
         self._judge_answer(state)
-        self._go_on(state)
+        if self._behind:
+            self._go_on(state)
 
     async def _judge(self, judge: Judge, layer: str, state: SampleState) -> None:
         if state.answer is None:
