@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Hundreds of tests start the command line: byte code is compiled once, not by each of them.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test slow coverage check lint types floors sizes fix bench field-study soak lock clean hf inspect interop ray docs gallery dist sbom installed mutation packaging
+.PHONY: help demo test slow coverage check lint types floors sizes fix bench field-study field-study-agents soak lock clean hf inspect interop ray docs gallery dist sbom installed mutation packaging
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -169,6 +169,9 @@ bench: $(VENV)/.ready-dev     ## ratios to the floors of the same run
 
 field-study: $(VENV)/.ready-run   ## measure guards from package registries, each in its own environment
 	nice $(BIN)/python examples/field-study/study.py
+
+field-study-agents: $(VENV)/.ready-run   ## measure guards of agents from package registries on the suite errands
+	nice $(BIN)/python examples/field-study/agents.py
 
 soak: $(VENV)/.ready-dev      ## long sweeps (kill -9, coverage simulations), laws on new cases
 	$(BIN)/python -m tests.soak.table

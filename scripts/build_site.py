@@ -178,7 +178,9 @@ def navigation(pages: Path) -> str:
         inner += [entry(title(page), f"{folder}/{page.name}") for page in shelf]
         shelf_of = of_project if folder in _OF_PROJECT else items
         shelf_of.append(f"{{{json.dumps(name)} = [{', '.join(inner)}]}}")
-    items += [entry("Field study", "field-study/README.md"), entry("Glossary", "glossary.md")]
+    items.append(entry("Field study", "field-study/README.md"))
+    items.append(entry("Field study of agent guards", "field-study/agents.md"))
+    items.append(entry("Glossary", "glossary.md"))
     rest = {"Changelog": "changelog.md", "Contributing": "contributing.md"}
     rest |= {"Security": "security-policy.md", "Data card": "data-card-2.md"}
     rest |= {"Data card, version 1": "data-card.md"}

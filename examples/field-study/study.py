@@ -78,7 +78,7 @@ class Guard(BaseModel):
     registry: Literal["pypi", "npm"]
     licence: Line
     kind: Literal["rules", "word list", "n-gram model"]
-    purpose: Literal["injection", "profanity"]
+    purpose: Literal["injection", "profanity", "actions"]
     decides: Line
     claim: Line
     source: Line

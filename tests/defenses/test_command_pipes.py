@@ -141,10 +141,12 @@ async def test_a_line_that_nobody_asked_for_is_an_error_of_the_next_text(
     build: Build, end: str
 ) -> None:
     """It could be taken for its answer; a process that starts anew answers the one after it."""
-    extra = f"time.sleep(0.05), os.write(1, b'later{end}'), open('written', 'w')"
+    wait = "[time.sleep(0.01) for _ in iter(lambda: os.path.exists('read'), True)]"
+    extra = f"{wait}, os.write(1, b'later{end}'), open('written', 'w')"
     body = f"text == 'first' and (say(id=number, blocked=False), {extra}, time.sleep(60))"
     defense = build(LOOP.replace("{body}", body))
     assert await asked(defense, "first") == [("allow", "")]
+    (folder_of(defense) / "read").touch()
     while not (folder_of(defense) / "written").exists():  # noqa: ASYNC110 - a file tells
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.01)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
-from tests.journeys.command_line import guardmark
+from tests.journeys.command_line import guardmark, words
 
 CASES = {
     "a line of rows": ("data.jsonl", b"", "MiB or more"),
@@ -26,3 +28,37 @@ def test_a_line_without_end_is_a_mistake_in_the_data(case: str, tmp_path: Path) 
     done = guardmark("data", "check", name, cwd=tmp_path)
     assert done.code == 3, done.err
     assert told in done.err
+
+
+HEADER = b"text,label,blocked\nhi,attack,yes\n"
+DOORS = {
+    "import table": ("import", "table", "t.csv", "-o", "run"),
+    "import of records": ("import", "guardmark", "t.csv", "-o", "run"),
+    "stored decisions": ("check", "bench.yaml"),
+    "data": ("data", "check", "t.csv"),
+}
+BENCH = """version: 1
+data: [{builtin: core}]
+defenses:
+  stored: {type: decisions, path: t.csv}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", [b"", HEADER], ids=["header", "row"])
+@pytest.mark.parametrize("door", DOORS)
+def test_a_table_of_one_line_is_refused_before_it_is_decoded(
+    door: str, start: bytes, tmp_path: Path
+) -> None:
+    """64 MiB took 765 MB, and the message said that the column `text` was missing."""
+    (tmp_path / "t.csv").write_bytes(start + b"a" * (64 << 20))
+    (tmp_path / "bench.yaml").write_text(BENCH)
+    with (tmp_path / "said.txt").open("wb") as said:
+        child = subprocess.Popen(words(*DOORS[door]), cwd=tmp_path, stdout=said, stderr=said)
+        _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    message = (tmp_path / "said.txt").read_text()
+    assert child.returncode == 3, message
+    assert f"t.csv has a line {3 if start else 1} of 64 MiB or more" in message.replace(":", "")
+    assert "end each row with a line feed" in message
+    assert used.ru_maxrss / 1024 < 330

@@ -17,6 +17,7 @@ UNUSED: Final = {
     "guardmark.analysis.gate": "no limit is set",
     "guardmark.analysis.pipeline.arms": "there is no target model",
     "guardmark.datasets.public_sets": "the data are a file",
+    "guardmark.defenses.http.defense": "no service is called",
     "guardmark.defenses.guard_profile": "no defense has a profile",
     "guardmark.engine.execution.cluster": "no cluster is used",
     "guardmark.interchange.sarif": "no such report is asked for",

@@ -20,6 +20,7 @@ from guardmark.cli.interrupts import ending_signals
 from guardmark.cli.outside import outside_cause
 from guardmark.cli.terminal import EXIT_INTERRUPTED, INTERRUPTED, in_line, visible
 from guardmark.core.errors import GuardmarkError
+from guardmark.core.limits import memory_limit
 from guardmark.net.redaction import KNOWN
 
 if TYPE_CHECKING:
@@ -111,6 +112,10 @@ def _guarded(words: list[str], *, debug: bool) -> int:
     from guardmark.cli.commands import build
 
     try:
+        if memory_limit() is not None:
+            from guardmark.engine.execution.process import load_numpy_within_limit
+
+            load_numpy_within_limit()
         code = build()(words, standalone_mode=False, prog_name="guardmark")
         return code if isinstance(code, int) else 0
     except GuardmarkError as error:

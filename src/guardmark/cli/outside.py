@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from guardmark.core.limits import memory_limit
+
 _STORAGE: Final = frozenset(
     getattr(errno, name)
     for name in (
-        *("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EIO", "EBADF", "EMFILE", "ENFILE", "ENOMEM"),
+        *("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EIO", "EBADF", "EMFILE", "ENFILE"),
         *("EACCES", "EPERM", "EBUSY", "ETXTBSY"),
     )
     if hasattr(errno, name)
@@ -23,6 +25,8 @@ _NAMES: Final = frozenset(
     if hasattr(errno, name)
 )
 """A name that stands for no file that can be used: exit 2."""
+_SHORT: Final = ("failed to map segment", "cannot allocate memory", "can't start new thread")
+"""What the loader of libraries says, and Python of a thread, where memory is short."""
 _LONGEST_NAME: Final = 80
 
 
@@ -36,7 +40,7 @@ class OutsideCause:
 
 def outside_cause(error: BaseException) -> OutsideCause | None:
     """Return what outside of guardmark ended a command, or None where that is unknown."""
-    if isinstance(error, MemoryError):
+    if is_for_memory(error):
         return OutsideCause(
             exit_code=7,
             message="There is not enough memory for this.\n"
@@ -51,6 +55,23 @@ def outside_cause(error: BaseException) -> OutsideCause | None:
             "Next: correct the name in the configuration or the command.",
         )
     return None
+
+
+def is_for_memory(error: BaseException) -> bool:
+    """Tell whether memory was short, however whoever needed it says so."""
+    each: BaseException | None = error
+    while each is not None:
+        text = str(each).lower()
+        if isinstance(each, MemoryError):
+            return True
+        if isinstance(each, OSError) and each.errno == errno.ENOMEM:
+            return True
+        if isinstance(each, ImportError | RuntimeError) and any(map(text.__contains__, _SHORT)):
+            return True
+        if isinstance(each, SystemError) and memory_limit() is not None:
+            return True  # so ends what C code makes of memory it was not given
+        each = each.__cause__ or each.__context__
+    return False
 
 
 def _cause_of_files(error: OSError) -> OutsideCause | None:

@@ -11,6 +11,7 @@ from typing import Final
 
 MIB: Final = 1 << 20
 
+LEAST_ADDRESS_SPACE: Final = 256 * MIB
 MOST_TEXT_BYTES: Final = 64 * MIB
 MOST_YAML_VALUES: Final = 200_000
 LONGEST_NUMBER: Final = 400
@@ -24,6 +25,7 @@ MOST_MISTAKES: Final = 5
 LONGEST_MISTAKE: Final = 300
 
 LONGEST_DATA_LINE: Final = 64 * MIB
+LONGEST_HEADER: Final = 1 * MIB
 MOST_IMAGE_BYTES: Final = 20 * MIB
 LONGEST_SAMPLE_NAME: Final = 10_000
 
@@ -52,6 +54,17 @@ MOST_CARDS: Final = 2_000
 MOST_PUBLISHED_BYTES: Final = 16 * MIB
 
 
+def memory_limit() -> int | None:
+    """Return how many bytes of address space this process may take, or None without a limit."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    kinds = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
+    limits = [resource.getrlimit(kind)[0] for kind in kinds]
+    return min((each for each in limits if each != resource.RLIM_INFINITY), default=None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """One line of the table of limits.
@@ -59,7 +72,7 @@ class Limit:
     Attributes:
         what: What is limited.
         most: The limit, as people write it.
-        read_by: What reads it: configuration, data, imports, answers or run folders.
+        read_by: What reads it: every command, configuration, data, imports, answers or run folders.
     """
 
     what: str
@@ -76,6 +89,10 @@ def _of(read_by: str, *limits: tuple[str, str]) -> tuple[Limit, ...]:
 
 
 TABLE: Final = (
+    *_of(
+        "every command",
+        ("address space (`ulimit -v`) or data (`ulimit -d`), at least", _mib(LEAST_ADDRESS_SPACE)),
+    ),
     *_of(
         "configuration",
         (
@@ -101,9 +118,10 @@ TABLE: Final = (
     *_of(
         "data",
         (
-            "a line of a data file or a file of labels, a JSON document that is read whole",
+            "a line of data, of a table or of labels, a JSON document that is read whole",
             _mib(LONGEST_DATA_LINE),
         ),
+        ("the header of a table, in data, imports and decisions", _mib(LONGEST_HEADER)),
         ("a YAML data file", _mib(MOST_TEXT_BYTES)),
         ("an image", _mib(MOST_IMAGE_BYTES)),
         (

@@ -145,13 +145,13 @@ def read_run(path: Path, defense: str, *, shown_as: str) -> dict[str, Decision]:
 
 
 def _rows(path: Path, faults: list[str]) -> Iterator[tuple[int, Mapping[str, object]]]:
-    text = decode_text(path.read_bytes(), path.name)
+    data = path.read_bytes()
     if path.suffix.lower() in {".csv", ".tsv"}:
-        rows = table_records(text, path.name, faults, tabs=path.suffix.lower() == ".tsv")
+        rows = table_records(data, path.name, faults, tabs=path.suffix.lower() == ".tsv")
         for number, row in rows:
             yield number, {name: cell for name, cell in row.items() if cell}
         return
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(decode_text(data, path.name).split("\n"), start=1):
         if not line.strip():
             continue
         try:

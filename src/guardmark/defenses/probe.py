@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from guardmark.core.outcome import Decision, Evidence
+    from guardmark.defenses.guard import AnyDefense
 
     Ask = Callable[[Prompt], Awaitable[Decision]]
     T = TypeVar("T")
@@ -66,6 +67,15 @@ class Startable(Closable, Protocol):
 
     async def start(self) -> None:
         """Start, to see that it can be; a ConfigError says why it cannot."""
+        ...
+
+
+@runtime_checkable
+class AnswersRaw(Protocol):
+    """A defense that asks a service and can keep what the service answered."""
+
+    def with_raw_answers(self) -> AnyDefense:
+        """Return the defense with what the service answered among its evidence."""
         ...
 
 

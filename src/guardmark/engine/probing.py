@@ -14,11 +14,11 @@ from guardmark.core.outcome import VerdictLabel
 from guardmark.core.protocols import GuidedModel, PairJudge
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.guard import as_guard, source_of
-from guardmark.defenses.http.defense import HttpDefense
 from guardmark.defenses.probe import (
     EQUAL_ANSWERS,
     NEXT_BODY,
     PATIENCE_S,
+    AnswersRaw,
     Startable,
     answer_within,
     examine_defense,
@@ -179,7 +179,7 @@ async def probe_built(
     is_remote = _is_remote(built) or part.name in spending.prices
     settings = [(key, manifest.settings.get(key)) for key in _READ_BY]
     source = source_of(part)
-    if isinstance(source, HttpDefense):
+    if isinstance(source, AnswersRaw):
         part = as_guard(source.with_raw_answers())
     async with _asked(part, stop or StopSignal(), spending) as ask:
         report = await probe_defense(
@@ -189,7 +189,7 @@ async def probe_built(
             is_brief=is_remote,
             reads=", ".join(f"{key}: {value}" for key, value in settings if value),
         )
-    if isinstance(source, HttpDefense) and has_equal_answers(report.attack, report.benign):
+    if isinstance(source, AnswersRaw) and has_equal_answers(report.attack, report.benign):
         sent = json.dumps(manifest.settings.get("body"), ensure_ascii=False)
         return (*report.warnings, f"{EQUAL_ANSWERS} (it was sent {sent[:_MOST_SAID]}); {NEXT_BODY}")
     return report.warnings

@@ -14,7 +14,7 @@ from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.defenses.answers import ConfidenceRange
 from guardmark.interchange import imported
 from guardmark.interchange.records.reading import is_records
-from guardmark.parsing.foreign_text import decode_text, doubled_columns, table_records
+from guardmark.parsing.foreign_text import doubled_columns, table_records
 from guardmark.parsing.labels import is_benign_column, read_is_blocked, read_number
 
 if TYPE_CHECKING:
@@ -160,9 +160,9 @@ def _sample(
 def _rows(path: Path, data: bytes, warnings: list[str]) -> list[imported.Object]:
     """Read the rows of a table or of JSON lines, by names in small letters."""
     if path.suffix.lower() in {".csv", ".tsv"}:
-        text, tabs = decode_text(data, str(path)), path.suffix.lower() == ".tsv"
-        rows = [row for _, row in table_records(text, path.name, warnings, tabs=tabs)]
-        if not text.endswith("\n") and not warnings:
+        tabs = path.suffix.lower() == ".tsv"
+        rows = [row for _, row in table_records(data, path.name, warnings, tabs=tabs)]
+        if not warnings and not data.rstrip(b"\0").endswith(b"\n"):  # zeros: UTF-16
             warnings.append(
                 f"{path.name} does not end with an end of line, as a file that was cut off does"
             )

@@ -2,21 +2,25 @@
 
 UTF-8, or UTF-16 where the first bytes say so; no character is replaced. A member that appears twice
 in an object with two values, a column that appears twice, and a row of another length than its
-header are no data: nobody can say what was meant.
+header are no data: nobody can say what was meant. A line that does not end is refused while it is
+read, before it is decoded whole.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
-from io import StringIO
+from functools import partial
+from io import BytesIO, TextIOWrapper
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, AnyStr, Final
 
 from guardmark.core.errors import DatasetError, counted
-from guardmark.core.limits import LONGEST_DATA_LINE
+from guardmark.core.limits import LONGEST_DATA_LINE, LONGEST_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from typing import IO
 
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 _DELIMITERS: Final = ",;\t"
@@ -49,15 +53,48 @@ def is_utf16(data: bytes) -> bool:
 
 def decode_text(data: bytes, shown_as: str) -> str:
     """Decode a file of another tool: UTF-8, or UTF-16 where its first bytes say so."""
-    encoding = "utf-16" if is_utf16(data) else "utf-8-sig"
     try:
-        return data.decode(encoding)
+        return data.decode(_encoding_of(data))
     except UnicodeDecodeError as error:
-        name = "UTF-16, as its first bytes say" if is_utf16(data) else "UTF-8"
-        raise DatasetError(
-            f"{shown_as} is not {name} (byte {error.start:,}: {error.reason}).\n"
-            "Next: save it as UTF-8, so that no letter is changed on the way."
-        ) from error
+        where = f"byte {error.start:,}: {error.reason}"
+        raise _not_decoded(data, shown_as, where) from error
+
+
+def _encoding_of(data: bytes) -> str:
+    return "utf-16" if is_utf16(data) else "utf-8-sig"
+
+
+def _not_decoded(data: bytes, shown_as: str, where: str) -> DatasetError:
+    name = "UTF-16, as its first bytes say" if is_utf16(data) else "UTF-8"
+    return DatasetError(
+        f"{shown_as} is not {name} ({where}).\n"
+        "Next: save it as UTF-8, so that no letter is changed on the way."
+    )
+
+
+class EndlessLine(ValueError):
+    """A line is longer than any text."""
+
+
+def lines_of(stream: IO[AnyStr], end: AnyStr) -> Iterator[AnyStr]:
+    """Yield the lines of a file up to its `end`, which is empty; one without end is refused.
+
+    No more than the limit is read of such a line, and nothing behind it.
+    """
+    lines = iter(partial(stream.readline, LONGEST_DATA_LINE), end)
+    for number, line in enumerate(lines, start=1):
+        require_end(line, number)
+        yield line
+
+
+def require_end(line: bytes | str, number: int) -> None:
+    """Refuse a line that is longer than any text."""
+    if len(line) >= LONGEST_DATA_LINE - len(codecs.BOM_UTF8):
+        most = LONGEST_DATA_LINE >> 20
+        raise EndlessLine(
+            f"has a line {number} of {most} MiB or more, which no row has: end each row with a "
+            "line feed, or name the file that was meant"
+        )
 
 
 def delimiter_of(header: str) -> str:
@@ -100,6 +137,11 @@ class TableReader:
         if is_for_spreadsheets(header):
             self._lines_before = 1
             header = next(self._lines, "")
+        if len(header) > LONGEST_HEADER:
+            raise BrokenTable(
+                f"has a header of more than {LONGEST_HEADER >> 20} MiB, which names no columns: "
+                "put a line with the names of the columns first"
+            )
         self._delimiter = "\t" if tabs else delimiter_of(header)
         # Strict: a quote that is never closed would swallow the rest of the file unseen.
         self._rows = csv.reader(
@@ -145,27 +187,49 @@ class TableReader:
 
 
 def table_records(
-    text: str, shown_as: str, warnings: list[str], *, tabs: bool = False
+    data: bytes, shown_as: str, warnings: list[str], *, tabs: bool = False
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the line and the cells of each row of a table, by the names of its header.
 
-    Names are given in small letters. A last row that breaks off is left out, with a warning.
+    Names are given in small letters. A last row that breaks off is left out, with a warning. Only
+    the row that is being read is decoded.
     """
+    lines = _ReadLines(data)
     try:
-        table = TableReader(StringIO(text, newline=""), tabs=tabs)
+        table = TableReader(lines, tabs=tabs)
         names = [name.strip().lower() for name in table.names]
         for cells in table:
             why_unfit = table.why_unfit(cells)
-            if len(cells) < len(names) and _is_last(table, text):
+            if len(cells) < len(names) and lines.is_cut_off:
                 warnings.append(f"the last row of {shown_as} breaks off and was left out")
                 return
             if why_unfit:
                 raise DatasetError(f"{shown_as}:{table.line}: {why_unfit}.")
             yield table.line, dict(zip(names, cells, strict=True))
-    except BrokenTable as error:
+    except UnicodeDecodeError as error:
+        raise _not_decoded(
+            data, shown_as, f"near line {lines.count + 1}: {error.reason}"
+        ) from error
+    except (BrokenTable, EndlessLine) as error:
         raise DatasetError(f"{shown_as} {error}.") from error
 
 
-def _is_last(table: TableReader, text: str) -> bool:
-    """Tell whether a file ends in the row that was read last, without an end of its line."""
-    return not text.endswith("\n") and table.line > text.count("\n")
+class _ReadLines:
+    """The lines of a table, decoded one after the other.
+
+    Attributes:
+        count: How many were read.
+        is_cut_off: Whether the one that was read last has no end, so that the file ends in it.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        text = TextIOWrapper(BytesIO(data), encoding=_encoding_of(data), newline="")
+        self._lines = lines_of(text, "")
+        self.count = 0
+        self.is_cut_off = False
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._lines:
+            self.count += 1
+            self.is_cut_off = not line.endswith(("\n", "\r"))
+            yield line

@@ -16,7 +16,7 @@ from itertools import accumulate
 from json.scanner import make_scanner
 from pathlib import PosixPath
 from tempfile import SpooledTemporaryFile
-from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, Final, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 from guardmark.config.source import parse_yaml
 from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed, needs
@@ -26,8 +26,11 @@ from guardmark.datasets.formats.fields import PACK_MARK, BadRows, Fault
 from guardmark.parsing.foreign_text import (
     BrokenTable,
     DoubledMember,
+    EndlessLine,
     TableReader,
     is_utf16,
+    lines_of,
+    require_end,
     unique_members,
 )
 
@@ -93,6 +96,8 @@ def read_rows(spec: DatasetSpec) -> Iterator[RawRow]:
                 yield from _csv_rows(stream, spec.shown_as, tabs=kind == "tsv")
             else:
                 yield from _json_rows(stream, spec, pack=kind == "prompt_pack")
+    except EndlessLine as error:
+        raise _broken(spec.shown_as, str(error)) from error
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise _not_opened(spec, error.strerror) from error
     except (gzip.BadGzipFile, EOFError, OSError) as error:
@@ -281,7 +286,7 @@ def _jsonl_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
 
 def _unusual_line(body: bytes, number: int, shown_as: str) -> dict[str, object] | Fault:
     """Read a line that has white space, escapes or a byte order mark, or that is no object."""
-    _require_end(body, number, shown_as)
+    require_end(body, number)
     try:
         row = _DECODER.decode(body.decode())
     except UnicodeDecodeError as error:
@@ -295,24 +300,11 @@ def _unusual_line(body: bytes, number: int, shown_as: str) -> dict[str, object] 
     return row if is_sound else _checked(shown_as, number, row)
 
 
-def _lines(stream: IO[str], shown_as: str) -> Iterator[str]:
-    """Yield the lines of a file, none of which is without end."""
-    for number, line in enumerate(iter(partial(stream.readline, LONGEST_DATA_LINE), ""), start=1):
-        _require_end(line, number, shown_as)
-        yield line
-
-
-def _require_end(line: AnyStr, number: int, shown_as: str) -> None:
-    """Refuse a line that is longer than any text."""
-    if len(line) >= LONGEST_DATA_LINE - len(_BOM):
-        raise _broken(shown_as, f"has a line {number} of {LONGEST_DATA_LINE >> 20} MiB or more")
-
-
 def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow]:
     """Read a table by the reader that imports use, one row at a time."""
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
     try:
-        table = TableReader(_lines(text, shown_as), tabs=tabs)
+        table = TableReader(lines_of(text, ""), tabs=tabs)
         names = table.names
         for number, cells in enumerate(table, start=1):
             if len(cells) == len(names):
@@ -377,11 +369,13 @@ def _json_rows(stream: BinaryIO, spec: DatasetSpec, *, pack: bool) -> Iterator[R
             for number, row in enumerate(_elements(text, head), start=1):
                 yield number, _checked(spec.shown_as, number, row)
             return
-        document = _DECODER.decode(head + "".join(_lines(text, spec.shown_as)))
+        document = _DECODER.decode(head + "".join(lines_of(text, "")))
     except UnicodeDecodeError as error:
         raise BadRows([_not_utf8(spec.shown_as, 0, error)]) from error
     except DoubledMember as error:
         raise _broken(spec.shown_as, f"is not read: {error}") from error
+    except EndlessLine:
+        raise
     except (ValueError, RecursionError) as error:
         place = f"behind row {number}" if number else f"at line {getattr(error, 'lineno', 1)}"
         message = f"is not JSON {place} ({getattr(error, 'msg', error)})"

@@ -98,6 +98,7 @@ def keep_working_directory() -> Iterator[None]:
 
 
 _THREADS = "OPENBLAS_NUM_THREADS"
+_PRODUCT = 128  # rows; smaller ones take no buffer
 
 
 def load_numpy_for_reports() -> None:
@@ -113,3 +114,17 @@ def load_numpy_for_reports() -> None:
         import numpy  # noqa: F401, ICN001 - for its effect: the threads are chosen here
     finally:
         del os.environ[_THREADS]
+
+
+def load_numpy_within_limit() -> None:
+    """Import all of numpy that is needed, where memory is limited and before it is taken.
+
+    OpenBLAS ends the process, with its own code, where it gets no memory for a thread or for its
+    first product: so it has one thread, and makes that product now.
+    """
+    load_numpy_for_reports()
+    import numpy.random as _random  # noqa: F401 - for its effect: its libraries are loaded now
+    from numpy import ones
+
+    side = ones((_PRODUCT, _PRODUCT))
+    side @ side

@@ -41,7 +41,7 @@ from guardmark.interchange.imported import (
     one_of,
     word,
 )
-from guardmark.parsing.foreign_text import decode_text, table_records
+from guardmark.parsing.foreign_text import table_records
 from guardmark.parsing.labels import read_number
 
 if TYPE_CHECKING:
@@ -108,8 +108,7 @@ def _rows(path: Path, data: bytes, warnings: list[str]) -> Iterator[Object]:
     if suffix == ".parquet":
         yield from _parquet(path)
     elif suffix in {".csv", ".tsv"}:
-        text = decode_text(data, str(path))
-        for _, row in table_records(text, path.name, warnings, tabs=suffix == ".tsv"):
+        for _, row in table_records(data, path.name, warnings, tabs=suffix == ".tsv"):
             yield {name: text_of_cell(cell) for name, cell in row.items()}
     else:
         yield from (row for _, row in objects_of(data, path, warnings))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.core.errors import counted
 from guardmark.reports.document.blocks import Document, Table, section
 from guardmark.reports.document.cells import name, slug, table_of
 
@@ -20,7 +21,7 @@ _ROWS: Final = 16
 def check_document(check: DataCheck, shown_as: str) -> Document:
     """Check whether data can support conclusions."""
     of = check.census.total
-    counts = f"{of.samples:,} samples, {of.attacks:,} attacks and {of.benign:,} benign"
+    counts = f"{counted(of.samples, 'sample')}, {of.attacks:,} attacks and {of.benign:,} benign"
     asked = (
         section(slug(each.aspect), f"{each.aspect}: {each.status}", each.message, each.details)
         for each in check.findings

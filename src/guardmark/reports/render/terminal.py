@@ -137,7 +137,7 @@ def _is_muted(block: Block) -> bool:
 
 
 def _table(table: Table, width: int, *, colour: bool) -> Iterator[str]:
-    """Lay out a table; columns that do not fit follow below it, beside the first column again.
+    """Lay out a table; columns that do not fit follow below it, beside what names each row again.
 
     No line begins with what data say.
     """
@@ -145,31 +145,53 @@ def _table(table: Table, width: int, *, colour: bool) -> Iterator[str]:
     for row in table.rows:
         texts = [plain_line(cell_text(cell)) for cell in row.cells]
         cells.append([*texts, *[""] * (len(table.columns) - len(texts))])
-    for number, shown in enumerate(_parts(_sizes(cells), width)):
+    sizes = _sizes(cells)
+    names = _naming_columns(cells[1:], sizes, width)
+    for number, shown in enumerate(_parts(sizes, names, width)):
+        rows = list(range(1, len(cells)))
         if number:
             yield ""
-        yield from _columns(table, cells, shown, width, colour=colour)
+            told = [column for column in shown if column not in names]
+            rows = [at for at in rows if any(cells[at][column] for column in told)]
+        yield from _columns(table, cells, shown, rows, colour=colour)
     if table.note:
         yield from _wrapped(plain_line(table.note), width)
 
 
-def _parts(sizes: Sequence[int], width: int) -> Iterator[list[int]]:
-    """Say which columns stand side by side: as many as fit, the first one in each part."""
-    part = [0]
-    for column in range(1, len(sizes)):
-        if len(part) > 1 and 2 + _needed([sizes[each] for each in [*part, column]]) > width:
+def _naming_columns(rows: Sequence[Sequence[str]], sizes: Sequence[int], width: int) -> list[int]:
+    """Return the first columns that together tell rows apart, if they leave room for others."""
+    for count in range(1, len(sizes)):
+        if 2 + _needed(sizes[:count]) > width // 2:
+            break
+        if len({tuple(row[:count]) for row in rows}) == len(rows):
+            return list(range(count))
+    return [0]
+
+
+def _parts(sizes: Sequence[int], names: Sequence[int], width: int) -> Iterator[list[int]]:
+    """Say which columns stand side by side: as many as fit, the naming ones in each part."""
+    part = list(names)
+    for column in range(len(names), len(sizes)):
+        is_begun = len(part) > len(names)
+        if is_begun and 2 + _needed([sizes[each] for each in [*part, column]]) > width:
             yield part
-            part = [0]
+            part = list(names)
         part.append(column)
     yield part
 
 
 def _columns(
-    table: Table, cells: Sequence[Sequence[str]], shown: Sequence[int], width: int, *, colour: bool
+    table: Table,
+    cells: Sequence[Sequence[str]],
+    shown: Sequence[int],
+    rows: Sequence[int],
+    *,
+    colour: bool,
 ) -> Iterator[str]:
-    """Lay out some columns of a table."""
-    sizes = _sizes([[line[column] for column in shown] for line in cells])
-    for at, line in enumerate(cells):
+    """Lay out some columns of some rows of a table."""
+    sizes = _sizes([[cells[at][column] for column in shown] for at in (0, *rows)])
+    for at in (0, *rows):
+        line = cells[at]
         aligned = []
         for column, size in zip(shown, sizes, strict=True):
             side = ">" if table.columns[column].numeric else "<"
@@ -178,7 +200,7 @@ def _columns(
         is_dim = at > 0 and table.rows[at - 1].tone is Tone.MUTED
         yield _painted(text, _DIM, use=colour and is_dim)
         if at == 0:
-            yield "  " + "-" * min(width - 2, _needed(sizes))
+            yield "  " + "-" * _needed(sizes)
 
 
 def _sizes(cells: Sequence[Sequence[str]]) -> list[int]:
