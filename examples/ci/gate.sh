@@ -13,18 +13,17 @@ cat "$out/run.txt"
 # 1 and 5 say how the limits of the configuration stand: the run itself is whole.
 case $ran in 0 | 1 | 5) ;; *) exit "$ran" ;; esac
 
+# COMPARE_WITH: a run that is told in the comment, without a limit on how much worse is accepted.
+beside=${baseline:-${COMPARE_WITH:-}}
+# Code scanning is shown what is new, without texts, at the line of the defense.
 guardmark gate "$out/run" ${policy:+--policy "$policy"} ${baseline:+--baseline "$baseline"} \
+  --sarif "$out/guardmark.sarif" --config "$config" ${beside:+--since "$beside"} \
   --junit "$out/junit.xml" --markdown > "$out/comment.md"
 verdict=$?
 case $verdict in 0 | 1 | 5) ;; *) exit "$verdict" ;; esac
-# COMPARE_WITH: a run that is told in the comment, without a limit on how much worse is accepted.
-beside=${baseline:-${COMPARE_WITH:-}}
 if [ -n "$beside" ]; then
   guardmark compare "$beside" "$out/run" --markdown --no-texts >> "$out/comment.md" || exit $?
 fi
-# Texts of attacks stay out of what is uploaded.
-guardmark report "$out/run" -f sarif --no-texts > /dev/null || exit $?
-cp "$out/run/results.sarif" "$out/guardmark.sarif"
 
 cat "$out/comment.md"
 if [ -n "${GITHUB_STEP_SUMMARY:-}" ]; then cat "$out/comment.md" >> "$GITHUB_STEP_SUMMARY"; fi

@@ -14,7 +14,7 @@ from tests.journeys.command_line import few_rows, write_rows
 
 from guardmark.analysis.run import analyse_run
 from guardmark.app.parts.loading import parse_config
-from guardmark.app.results.artefacts import run_sarif
+from guardmark.app.results.findings import run_sarif
 from guardmark.app.results.gating import gate
 from guardmark.app.results.opened_run import run_config
 from guardmark.app.results.reading import compare_runs

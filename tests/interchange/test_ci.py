@@ -18,7 +18,16 @@ from guardmark.analysis.defense.bypasses import ListedSample
 from guardmark.analysis.gate import GateCheck, GateResult, GateStatus, GateUnit
 from guardmark.analysis.run import RunAnalysis
 from guardmark.interchange.junit import Unlimited, figures_junit, gate_junit
-from guardmark.interchange.sarif import FINGERPRINT, MOST_RESULTS, Analysed, Located, sarif_json
+from guardmark.interchange.sarif import (
+    FINGERPRINT,
+    MOST_RESULTS,
+    Analysed,
+    DefenseLine,
+    KnownFindings,
+    Located,
+    fingerprints_of,
+    sarif_json,
+)
 from guardmark.reports.chapters.gate import gate_document
 from guardmark.reports.render.json.documents import gate_json
 from guardmark.reports.render.markdown import render_markdown
@@ -193,3 +202,47 @@ def test_a_gate_as_json_carries_every_figure() -> None:
     assert said["baseline"] is None
     assert said["checks"][0]["value"] is None
     assert "undefined" in said["checks"][0]["text"]
+
+
+def test_sarif_against_an_earlier_run_holds_what_that_run_had_not_found(runs: Runs) -> None:
+    """Each marked new; what stayed and what went is counted, and the schema still holds."""
+    analysis = full_analysis(runs)
+    found = located(analysis.worst.listed)
+    before, plain = found[::2], analysed(analysis, texts=False)
+    known = KnownFindings(
+        run="last week",
+        guid="5e1717ee-b976-51e4-8a83-2cf669602a36",
+        fingerprints=fingerprints_of(before, plain) | {"gone"},
+    )
+    text = sarif_json(found, replace(plain, known=known, guid=known.guid, most=2))
+    jsonschema.Draft4Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(
+        json.loads(text)
+    )
+    (run,) = json.loads(text)["runs"]
+    fresh = fingerprints_of(found, plain) - fingerprints_of(before, plain)
+    assert {each["partialFingerprints"][FINGERPRINT] for each in run["results"]} < fresh
+    assert [each["baselineState"] for each in run["results"]] == ["new", "new"]
+    assert run["properties"] == {
+        "baseline": "last week",
+        "found": len(fingerprints_of(found, plain)),
+        "new": len(fresh),
+        "unchanged": len(fingerprints_of(before, plain)),
+        "absent": 1,
+        "shown": 2,
+    }
+
+
+def test_findings_of_one_line_are_alerts_of_their_own(runs: Runs) -> None:
+    """Code scanning goes by one name of a fingerprint, or else by the text of the line."""
+    analysis = full_analysis(runs)
+    lines = {"words": DefenseLine(path="guard bench.yaml", line=7)}
+    said = sarif_json(located(analysis.worst.listed), replace(analysed(analysis), lines=lines))
+    (run,) = json.loads(said)["runs"]
+    mine = [each for each in run["results"] if each["properties"]["defense"] == "words"]
+    places = [each["locations"][0]["physicalLocation"] for each in mine]
+    assert {(each["artifactLocation"]["uri"], each["region"]["startLine"]) for each in places} == {
+        ("guard%20bench.yaml", 7)
+    }
+    assert len({each["partialFingerprints"]["primaryLocationLineHash"] for each in mine}) == len(
+        mine
+    )

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import junitparser
 import pytest
@@ -120,6 +121,59 @@ def test_gate_and_run_leave_what_a_pipeline_reads(runs: Path) -> None:
     assert sum(result["ruleId"] != "false-alarm" for result in run["results"]) == 90
     place = run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert place.endswith("data/samples.jsonl")
+
+
+def findings(path: Path) -> dict[str, Any]:
+    """The one run of a SARIF file."""
+    (run,) = json.loads(path.read_text(encoding="utf-8"))["runs"]
+    assert isinstance(run, dict)
+    return run
+
+
+def test_a_code_host_is_shown_what_is_new_at_the_line_of_the_defense(
+    runs: Path, tmp_path: Path
+) -> None:
+    """At most 50, without texts; against itself a run has found nothing new."""
+    new, same = tmp_path / "new.sarif", tmp_path / "same.sarif"
+    config = str(CI / "worse.yaml")
+    told = ("--sarif", str(new), "--config", config, "--since", "bench")
+    assert guardmark("gate", "worse", *told, cwd=runs).returncode == 1
+    run = findings(new)
+    assert run["properties"] | {"baseline": ""} == {
+        "baseline": "",
+        "found": 96,
+        "new": 96,
+        "unchanged": 0,
+        "absent": 0,
+        "shown": 50,
+    }
+    lines = (CI / "worse.yaml").read_text(encoding="utf-8").splitlines()
+    for result in run["results"]:
+        place = result["locations"][0]["physicalLocation"]
+        assert place["artifactLocation"]["uri"].endswith("worse.yaml")
+        assert lines[place["region"]["startLine"] - 1].startswith("  words: ")
+    assert "password" not in new.read_text(encoding="utf-8")
+    guardmark("gate", "worse", "--sarif", str(same), "--since", "worse", cwd=runs)
+    assert findings(same)["results"] == []
+    assert findings(same)["properties"]["unchanged"] == 96
+
+
+def test_a_gate_without_a_file_for_findings_takes_no_options_about_them(runs: Path) -> None:
+    """Nothing would be left out or pointed at."""
+    done = guardmark("gate", "worse", "--since", "bench", cwd=runs)
+    assert done.returncode == 2
+    assert "add --sarif FILE" in done.stderr
+
+
+def test_a_broken_limit_names_the_command_that_shows_why(runs: Path) -> None:
+    """The command is one that can be typed; how limits are held is told with -v."""
+    done = guardmark("gate", "worse", cwd=runs)
+    command = "guardmark show worse --bypasses --defense words"
+    assert command in done.stdout
+    assert guardmark(*command.split()[1:], cwd=runs).returncode == 0
+    assert "Clopper-Pearson" not in done.stdout
+    assert "Clopper-Pearson" in guardmark("gate", "worse", "-v", cwd=runs).stdout
+    assert "guardmark show" not in guardmark("gate", "bench", cwd=runs).stdout
 
 
 def test_compare_across_runs_says_what_changed(runs: Path) -> None:

@@ -81,16 +81,22 @@ def test_a_run_without_a_model_has_no_such_section(tmp_path: Path) -> None:
     assert json.loads(summary_json(found))["pipeline"] is None
 
 
-def test_three_cards_stand_in_the_terminal_and_in_the_report(analysis: RunAnalysis) -> None:
-    """The same titles everywhere."""
+CARDS = ("System: what comes out", "Model, given that the guard allows", "Defense: ")
+
+
+def test_three_cards_stand_in_the_report(analysis: RunAnalysis) -> None:
+    """The same titles in each form, and in a terminal where all of it is asked for."""
     document = build_document(analysis)
-    for text in (
-        render_terminal(shorten(document)),
-        render_markdown(document),
-        render_html(document),
-    ):
-        for title in ("System: what comes out", "Model, given that the guard allows", "Defense: "):
+    for text in (render_terminal(document), render_markdown(document), render_html(document)):
+        for title in CARDS:
             assert title in text
+
+
+def test_a_terminal_shows_what_comes_out_in_one_table(analysis: RunAnalysis) -> None:
+    """What the guard decides stands in its verdict; a floor or a ceiling has none."""
+    text = render_terminal(shorten(build_document(analysis)))
+    assert [title in text for title in CARDS] == [True, False, False]
+    assert "  : " not in text
 
 
 def test_hostile_names_are_inert(analysis: RunAnalysis) -> None:

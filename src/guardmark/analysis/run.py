@@ -22,6 +22,7 @@ from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.record import Stage
 from guardmark.store.columns import holds_findings
 from guardmark.store.layers import ADAPTIVE, LEFT_OUT, PLANTED_PREFIX
+from guardmark.store.turns import asks_by_turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.native_categories import NativeCategory
     from guardmark.analysis.defense.scores import AreaPair
     from guardmark.analysis.defense.streaming import Streaming
+    from guardmark.analysis.defense.turns import TurnFigures
     from guardmark.analysis.pipeline.answers import Unseen
     from guardmark.analysis.pipeline.arms import PipelineAnalysis
     from guardmark.analysis.pipeline.injection import JudgeInjection
@@ -149,6 +151,7 @@ def analyse_run(
         native=_native_categories(reader, frame),
         masking=_masking(reader, frame),
         streaming=_streaming(reader, frame),
+        turns=_turns(reader, chosen),
     )
     comparison = _compare(frame)
     pipeline = _pipeline(reader, frame, slicers=slicers, taxonomy=taxonomy)
@@ -184,6 +187,7 @@ def analyse_run(
 _NONE_NATIVE: Final[Mapping[str, tuple[NativeCategory, ...]]] = {}
 _NONE_MASKED: Final[Mapping[str, Masking]] = {}
 _NONE_STREAMED: Final[Mapping[str, Streaming]] = {}
+_NONE_BY_TURN: Final[Mapping[str, TurnFigures]] = {}
 
 
 def _asked(frame: Frame) -> NDArray[np.int64] | None:
@@ -199,6 +203,7 @@ def _analyse_arms(
     native: Mapping[str, tuple[NativeCategory, ...]] = _NONE_NATIVE,
     masking: Mapping[str, Masking] = _NONE_MASKED,
     streaming: Mapping[str, Streaming] = _NONE_STREAMED,
+    turns: Mapping[str, TurnFigures] = _NONE_BY_TURN,
 ) -> tuple[DefenseAnalysis, ...]:
     """Analyse every subject of a frame; blind spots are searched in all of them as one family."""
     spots = find_blind_spots(frame, frame.candidates(), [each.facet for each in slicers])
@@ -216,6 +221,7 @@ def _analyse_arms(
             ),
             masking=masking.get(arm.name),
             streaming=streaming.get(arm.name),
+            turns=turns.get(arm.name),
         )
         for arm in frame.arms
     )
@@ -252,6 +258,15 @@ def _streaming(reader: RecordReader, frame: Frame) -> dict[str, Streaming]:
 
     measured = {arm.name: measure_streaming(reader, frame, arm) for arm in services}
     return {name: streaming for name, streaming in measured.items() if streaming is not None}
+
+
+def _turns(reader: RecordReader, settings: AnalysisSettings) -> Mapping[str, TurnFigures]:
+    """Return what became of whole conversations, by defense; nothing where none went by turn."""
+    if not asks_by_turn(reader):
+        return {}
+    from guardmark.analysis.defense.turns import measure_turns
+
+    return measure_turns(reader, settings)
 
 
 def _compare(frame: Frame) -> RunComparison | None:

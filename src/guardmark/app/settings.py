@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -19,13 +19,11 @@ from guardmark.config.settings import (
 from guardmark.core.budget import Budget
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.limits import LEAST_MARGIN, MOST_DEFENSES, MOST_PREVALENCES, MOST_REPEATS
-from guardmark.core.manifest import Policy
+from guardmark.core.manifest import UNNAMED, Policy
 from guardmark.core.place import PROXIED, Place
 from guardmark.datasets.settings import DataSettings
 from guardmark.engine.shards import ShardSet
 
-UNNAMED: Final = "run"
-"""Name of a run where its configuration gives none."""
 _Battery = Literal["guardmark-attack-3", "guardmark-attack-2", "battery-v1"]
 
 

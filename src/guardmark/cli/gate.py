@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from guardmark.cli.run_argument import RunPath
-from guardmark.cli.terminal import drawn, echo_drawn, echo_json, echo_text, level
+from guardmark.cli.terminal import drawn, echo, echo_drawn, echo_json, echo_text, level
 
 if TYPE_CHECKING:
     from guardmark.app.results.gating import Gated
@@ -28,6 +28,25 @@ _PATH = click.Path(path_type=Path)
 @click.option("--policy", type=_PATH, help="YAML with the limits; default: those of the run.")
 @click.option("--baseline", type=_PATH, help="Rates must not rise by more than regression_margin.")
 @click.option("--junit", type=_PATH, help="Write the checks as JUnit XML.")
+@click.option(
+    "--sarif",
+    type=_PATH,
+    help=(
+        "Write the worst 50 bypasses and false alarms of the gated defenses as SARIF, for "
+        "code scanning; texts stay in the run."
+    ),
+)
+@click.option(
+    "--since",
+    metavar="RUN",
+    type=_PATH,
+    help="With --sarif: only what this run had not found. Default: that of --baseline.",
+)
+@click.option(
+    "--config",
+    type=_PATH,
+    help="With --sarif: findings point at the line of their defense in this configuration.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--markdown", is_flag=True, help="Print Markdown, for a job summary.")
 @click.option(
@@ -43,14 +62,18 @@ def gate_command(
     policy: Path | None,
     baseline: Path | None,
     junit: Path | None,
+    sarif: Path | None,
+    since: Path | None,
+    config: Path | None,
     as_json: bool,
     markdown: bool,
     public_key: Path | None,
 ) -> int:
     """Check a run against limits."""
+    from guardmark.app.results.findings import Shown
     from guardmark.app.results.gating import EXITS
     from guardmark.app.results.gating import gate as check_gate
-    from guardmark.reports.chapters.gate import conclusion, gate_document
+    from guardmark.reports.chapters.gate import conclusion, gate_document, reading_commands
     from guardmark.reports.render.json.documents import gate_json
     from guardmark.reports.render.markdown import render_markdown
 
@@ -60,10 +83,20 @@ def gate_command(
         require_signed(run, public_key)
         if baseline is not None:
             require_signed(baseline, public_key)
-    gated = check_gate(run, policy=policy, baseline=baseline)
+    if sarif is None and (since or config):
+        raise click.UsageError("--since and --config say what --sarif writes: add --sarif FILE.")
+    shown = None if sarif is None else Shown(since=since or baseline, config=config)
+    gated = check_gate(run, policy=policy, baseline=baseline, shown=shown)
     if junit is not None:
-        _write_junit(gated, junit)
-    document = gate_document(gated.result, run=gated.run, caveats=gated.caveats)
+        _write(_junit_of(gated), junit)
+    if sarif is not None:
+        _write(gated.sarif, sarif)
+    document = gate_document(
+        gated.result,
+        run=gated.run,
+        caveats=gated.caveats,
+        says_method=markdown or level() > 0,
+    )
     if as_json:
         output = gate_json(
             gated.result, run=gated.run, baseline=gated.baseline, caveats=gated.caveats
@@ -75,14 +108,21 @@ def gate_command(
     else:
         output = drawn(document)
     (echo_json if as_json else echo_text if markdown else echo_drawn)(output)
+    commands = reading_commands(gated.result, str(run))
+    if commands and not as_json and not markdown and level() >= 0:
+        echo("To read what broke them:", *(f"  {each}" for each in commands))
     return EXITS[gated.result.standing]
 
 
-def _write_junit(gated: Gated, path: Path) -> None:
+def _junit_of(gated: Gated) -> str:
     from guardmark.interchange.junit import gate_junit
+
+    return gate_junit(gated.result, run=gated.run, created_utc=gated.created_utc, head=gated.head)
+
+
+def _write(text: str, path: Path) -> None:
     from guardmark.store.run_dir import errors_of_files, whole_file
 
-    text = gate_junit(gated.result, run=gated.run, created_utc=gated.created_utc, head=gated.head)
     if path.exists() and not path.is_file():
         with errors_of_files(path):
             path.write_text(text, encoding="utf-8")  # a pipe or a device

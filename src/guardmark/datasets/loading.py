@@ -21,10 +21,11 @@ from guardmark.datasets.formats.fields import BadRows, Fault
 from guardmark.datasets.formats.files import open_bytes, read_rows
 from guardmark.datasets.formats.filters import check_filters, files_text
 from guardmark.datasets.formats.rows import RowReader
+from guardmark.datasets.formats.turns import by_turn
 from guardmark.store.samples import UNLABELLED, Kind, PlainSample, kind_of, label_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from guardmark.core.sample import Taxonomy
@@ -107,7 +108,8 @@ class DataReading:
     def _file(self, reader: RowReader, *, is_plain: bool) -> Iterator[PlainSample | Sample]:
         """Yield the samples of a file that have a label, and take note of all."""
         spec, digest = reader.spec, sha256()
-        read = reader.plain if is_plain else reader.read
+        is_by_turn = spec.turns == "each"
+        read = reader.plain if is_plain and not is_by_turn else reader.read
         is_filtered = spec.is_filtered
         note_id = self._ids.append
         note_text = [texts.frombytes for texts in self._texts]
@@ -117,34 +119,40 @@ class DataReading:
         for number, row in self._sound_rows(spec):
             if is_filtered and not reader.wanted(row):
                 continue
-            sample = read(number, row)
-            if isinstance(sample, list):
-                self._faults.extend(sample)
-                left_out += not sample
+            whole = read(number, row)
+            if isinstance(whole, list):
+                self._faults.extend(whole)
+                left_out += not whole
                 continue
-            if isinstance(sample, PlainSample):
-                sample_id, kind, group, _, content, _ = sample
-                digest.update(_digest(sample_id, content, kind, group))
-            else:
-                content, sample_id = sample.prompt.digest(), sample.id
-                kind, group = kind_of(sample), sample.group
-                digest.update(sample_digest(sample))
-            note_id(hash(sample_id))
-            kinds[kind] += 1
-            if note_group is not None and group:
-                note_group(group)
-            if kind[0] == UNLABELLED:
-                continue
-            note_text[kind[0]](content[:_KEY])
-            if not self._faults:
-                yield sample
+            samples: Iterable[PlainSample | Sample] = (whole,)
+            if is_by_turn and isinstance(whole, Sample):
+                samples = by_turn(whole)
+            for sample in samples:
+                if isinstance(sample, PlainSample):
+                    sample_id, kind, group, _, content, _ = sample
+                    digest.update(_digest(sample_id, content, kind, group))
+                else:
+                    content, sample_id = sample.prompt.digest(), sample.id
+                    kind, group = kind_of(sample), sample.group
+                    digest.update(sample_digest(sample))
+                note_id(hash(sample_id))
+                kinds[kind] += 1
+                if note_group is not None and group:
+                    note_group(group)
+                if kind[0] == UNLABELLED:
+                    continue
+                note_text[kind[0]](content[:_KEY])
+                if not self._faults:
+                    yield sample
         self._has_rows |= number > 0
+        self._note_file(reader, digest.hexdigest(), kinds, left_out=left_out)
+
+    def _note_file(
+        self, reader: RowReader, digest: str, kinds: Counter[Kind], *, left_out: int
+    ) -> None:
+        """Keep what a file was, once all of its rows were read."""
         if left_out:
             self._left_out[reader] = left_out
-        self._note_file(reader, digest.hexdigest(), kinds)
-
-    def _note_file(self, reader: RowReader, digest: str, kinds: Counter[Kind]) -> None:
-        """Keep what a file was, once all of its rows were read."""
         spec = reader.spec
         manifest = DataManifest(
             name=spec.name,
@@ -235,8 +243,14 @@ def _without_label(reader: RowReader) -> Iterator[Sample]:
 def _again(reader: RowReader) -> Iterator[tuple[int, Sample | list[Fault]]]:
     """Read the rows of a file again, each into a sample or what is wrong with it."""
     for number, row in read_rows(reader.spec):
-        if not isinstance(row, Fault) and reader.wanted(row):
-            yield number, reader.read(number, row)
+        if isinstance(row, Fault) or not reader.wanted(row):
+            continue
+        read = reader.read(number, row)
+        if isinstance(read, Sample) and reader.spec.turns == "each":
+            for turn in by_turn(read):
+                yield number, turn
+        else:
+            yield number, read
 
 
 def sample_digest(sample: Sample) -> bytes:

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from guardmark.core.manifest import DataManifest
 
 
-_CHOICE: Final = frozenset({"filter", "include_variants", "exclude_variants"})
+_CHOICE: Final = frozenset({"filter", "include_variants", "exclude_variants", "turns"})
 _PUBLIC: Final = _CHOICE | {"from_", "use"}
 SAID_OF: Final = {"builtin": _CHOICE, "catalogue": _PUBLIC | {"revision"}, "suite": _PUBLIC}
 """What may be said of data that say themselves how they are read."""
 _OF_PUBLIC: Final = frozenset(
     {"catalogue", "hub", "suite", "revision", "subset", "split", "from_", "use"}
 )
-_OPTIONAL: Final = _OF_PUBLIC | {"encoding", "images", "unlabelled"}
+_OPTIONAL: Final = _OF_PUBLIC | {"encoding", "images", "turns", "unlabelled"}
 _ORIGINS: Final = ("path", "builtin", "catalogue", "hub", "suite")
 
 
@@ -127,6 +127,7 @@ class DataSettings(Settings):
     images: str = ""
     open_categories: bool = False
     unlabelled: Literal["refuse", "keep", "leave_out"] = "refuse"
+    turns: Literal["last", "each"] = "last"
 
     @property
     def origin(self) -> str:

@@ -29,7 +29,13 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
     include, exclude = frozenset(entry.include_variants), frozenset(entry.exclude_variants)
     if entry.origin in SAID_OF:
         return tuple(
-            replace(spec, filter=wanted, include_variants=include, exclude_variants=exclude)
+            replace(
+                spec,
+                filter=wanted,
+                include_variants=include,
+                exclude_variants=exclude,
+                turns=entry.turns,
+            )
             for spec in _named_specs(entry, folder)
         )
     stated = entry.path or ""
@@ -71,6 +77,7 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
             defaults=entry.defaults,
             open_categories=entry.open_categories or entry.format == "prompt_pack",
             unlabelled=entry.unlabelled,
+            turns=entry.turns,
         )
         for shown_as, path in shown.items()
     )

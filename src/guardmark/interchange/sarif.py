@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +15,7 @@ from guardmark.reports.document.safe_text import plain_line
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from guardmark.analysis.defense.bypasses import ListedSample, SampleAnswer
     from guardmark.core.sample import Sample
@@ -27,6 +27,9 @@ MOST_RESULTS: Final = 5_000
 
 FINGERPRINT: Final = "guardmark/v1"
 """Name of the fingerprint: defense, rule and content of a sample; equal in every run."""
+
+GITHUB_FINGERPRINT: Final = "primaryLocationLineHash"
+"""The name that code scanning goes by. Without it, all findings of a line would be one alert."""
 
 _EXCERPT: Final = 200
 _UNNAMED: Final = "uncategorised"
@@ -49,21 +52,69 @@ class Located:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DefenseLine:
+    """Where a defense stands in a configuration."""
+
+    path: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownFindings:
+    """What an earlier run had found: of a later one only the rest is written.
+
+    Attributes:
+        run: Name of the earlier run.
+        guid: Its identity.
+        fingerprints: Those of its findings.
+    """
+
+    run: str
+    guid: str
+    fingerprints: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Analysed:
-    """What was analysed."""
+    """What was analysed.
+
+    Attributes:
+        run: Name of the run.
+        version: Version of guardmark.
+        baselines: Defenses of which nothing is told.
+        texts: Whether texts may be told.
+        most: How many findings are written at most, worst first.
+        guid: Identity of the run, or empty.
+        lines: Where defenses stand; a finding of another points at its sample.
+        known: What an earlier run had found, or None.
+    """
 
     run: str
     version: str
     baselines: frozenset[str]
     texts: bool
+    most: int = MOST_RESULTS
+    guid: str = ""
+    lines: Mapping[str, DefenseLine] = field(default_factory=dict)
+    known: KnownFindings | None = None
+
+
+def fingerprints_of(places: Sequence[Located], analysed: Analysed) -> frozenset[str]:
+    """Return the fingerprints of what defenses got wrong."""
+    return frozenset(row["fingerprint"] for each in places for row in _results(each, analysed))
 
 
 def sarif_json(places: Sequence[Located], analysed: Analysed) -> str:
-    """Write what defenses got wrong as SARIF."""
+    """Write what defenses got wrong as SARIF, or what of it an earlier run had not found."""
     from jinja2 import Environment  # on use: a run without this report needs no template
 
-    rows = [row for each in places for row in _results(each, analysed)]
-    shown = rows[:MOST_RESULTS]
+    found = [row for each in places for row in _results(each, analysed)]
+    known, rows, counts = analysed.known, found, {"found": len(found)}
+    if known is not None:
+        rows = [row for row in found if row["fingerprint"] not in known.fingerprints]
+        absent = known.fingerprints.difference(row["fingerprint"] for row in found)
+        counts |= {"new": len(rows), "unchanged": len(found) - len(rows), "absent": len(absent)}
+    shown = rows[: analysed.most]
     rules = {rule: _worst_severity(places, rule) for rule in sorted({row["rule"] for row in shown})}
     numbers = {rule: number for number, rule in enumerate(rules)}
     environment = Environment(autoescape=False)  # noqa: S701 - each value is written as JSON
@@ -73,9 +124,10 @@ def sarif_json(places: Sequence[Located], analysed: Analysed) -> str:
         analysed=analysed,
         rules=rules,
         false_alarm=_FALSE_ALARM,
-        found=len(rows),
+        counts=counts | {"shown": len(shown)},
         shown=[row | {"index": numbers[row["rule"]]} for row in shown],
         fingerprint=FINGERPRINT,
+        github_fingerprint=GITHUB_FINGERPRINT,
     )
     return json.dumps(json.loads(log), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
@@ -88,6 +140,7 @@ def _results(located: Located, analysed: Analysed) -> Iterator[Json]:
         if answer.flaw in rules and answer.defense not in analysed.baselines:
             rule = rules[answer.flaw]
             content = f"{answer.defense}\0{rule}\0{digest}"
+            where = analysed.lines.get(answer.defense, DefenseLine(path=place, line=1))
             yield {
                 "rule": rule,
                 "level": _level(sample)[0] if answer.flaw is Flaw.BYPASS else "note",
@@ -97,7 +150,8 @@ def _results(located: Located, analysed: Analysed) -> Iterator[Json]:
                 "answer": answer,
                 "digest": digest,
                 "place": place,
-                "uri": quote(place, safe="/.-_~"),
+                "uri": quote(where.path, safe="/.-_~"),
+                "line": where.line,
             }
 
 

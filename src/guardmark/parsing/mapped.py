@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.limits import MOST_DESCRIPTION_BYTES
+from guardmark.parsing.foreign_text import limited_bytes
 from guardmark.parsing.labels import read_is_blocked
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ class ToolMapping:
         hint: What to name, for a person whose file is something else.
         noun: What one row of the tool is called.
         each: Path of the list of rows inside a document; empty where a document is a row.
+        lists: Members of which a document may hold one in place of being a row, such as a page of
+            an API.
         data: Rows that hold a text.
         decisions: Rows that hold what a guard decided of a text.
     """
@@ -72,6 +76,7 @@ class ToolMapping:
     data: RowMapping
     decisions: RowMapping
     each: str = ""
+    lists: tuple[str, ...] = ()
 
     def rows(self, document: object) -> Iterator[dict[str, Any]]:
         """Yield the rows of a document; what stands around a row is its member `above`."""
@@ -79,13 +84,24 @@ class ToolMapping:
         for one in documents:
             if not isinstance(one, dict):
                 continue
-            if not self.each:
+            members = self._members(one)
+            if members is None:
                 yield one
                 continue
-            members = value_at(one, self.each)
-            for member in members if isinstance(members, list) else ():
+            for member in members:
                 if isinstance(member, dict):
                     yield {**member, "above": one}
+
+    def _members(self, document: dict[str, Any]) -> list[Any] | None:
+        """Return the rows inside a document; None where it is a row itself."""
+        if self.each:
+            members = value_at(document, self.each)
+            return members if isinstance(members, list) else []
+        for name in self.lists:
+            members = document.get(name)
+            if isinstance(members, list):
+                return members
+        return None
 
 
 def mapping_names() -> tuple[str, ...]:
@@ -110,7 +126,7 @@ def read_mapping(name: str) -> ToolMapping:
     if not name.endswith(".toml") and name not in mapping_names():
         raise UnknownName("mapping", name, mapping_names())
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        tree = tomllib.loads(limited_bytes(path, most=MOST_DESCRIPTION_BYTES).decode())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"The mapping {path} cannot be read as TOML: {error}.") from error
     try:
@@ -198,9 +214,14 @@ def messages_in(value: object) -> list[dict[str, Any]] | None:
     messages = []
     for each in opened:
         message = each.get("message", each) if isinstance(each, dict) else None
-        if not isinstance(message, dict) or "role" not in message:
+        if not isinstance(message, dict):
             return None
-        messages.append({"role": message["role"], "content": text_in(message.get("content"))})
+        # A frame of pandas has the names of both levels in one: `message.role`.
+        role = message.get("role", message.get("message.role"))
+        if role is None:
+            return None
+        content = message.get("content", message.get("message.content"))
+        messages.append({"role": role, "content": text_in(content)})
     return messages
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         TaxonomyCoverage,
     )
     from guardmark.analysis.defense.streaming import Streaming
+    from guardmark.analysis.defense.turns import TurnFigures
     from guardmark.analysis.early_stop import StopVerdict
     from guardmark.core.manifest import PartManifest
 
@@ -56,6 +57,7 @@ class DefenseAnalysis:
         native_categories: Categories that it names itself; empty where its answers name none.
         masking: What survived where it let another text go on, or None where it never did.
         streaming: What had gone out before it blocked, or None where its answers do not stream.
+        turns: Whole conversations, or None where none was asked about turn by turn.
         stopped: What its rules decided when they ended it early; empty otherwise.
     """
 
@@ -80,6 +82,7 @@ class DefenseAnalysis:
     native_categories: tuple[NativeCategory, ...] = ()
     masking: Masking | None = None
     streaming: Streaming | None = None
+    turns: TurnFigures | None = None
     stopped: tuple[StopVerdict, ...] = field(default=(), metadata={"json": "stopped_early"})
 
     @property

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.defense.bypasses import find_worst
-from guardmark.analysis.defense.counted_run import read_for_report
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.analysis.run import analyse_run
 from guardmark.app.results.highlights import read_highlights, read_retries
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from guardmark.analysis.gate import GateResult
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.settings import Config
-    from guardmark.core.manifest import RunManifest
     from guardmark.reports.document.blocks import Document
 
 _LISTING: Final = frozenset({"html", "md"})
@@ -68,6 +65,8 @@ def write_reports(
         if "junit" in formats:
             to.write_text(to.junit.name, run_junit(reader, analysis, config))
         if "sarif" in formats:
+            from guardmark.app.results.findings import run_sarif  # on use: few runs write it
+
             to.write_text(to.sarif.name, run_sarif(reader, analysis, texts=texts))
         highlights = read_highlights(reader, analysis, config)
         document = build_document(analysis, highlights)
@@ -121,51 +120,6 @@ def run_comparison(reader: RecordReader, analysis: RunAnalysis) -> str:
     wanted = Wanted(listed=_LISTED, latency=False, known=known)
     compared = compare_scopes(opened, analysis.settings, wanted)
     return comparison_json(compared, texts=False, timing=False)
-
-
-def run_sarif(reader: RecordReader, analysis: RunAnalysis, *, texts: bool) -> str:
-    """Write what the defenses of a run got wrong as SARIF."""
-    from guardmark.interchange.sarif import (  # on use: few runs write it
-        MOST_RESULTS,
-        Analysed,
-        Located,
-        sarif_json,
-    )
-
-    manifest = analysis.manifest
-    settings = replace(analysis.settings, listed_samples=MOST_RESULTS)
-    worst = find_worst(reader, read_for_report(reader, settings))
-    located = tuple(
-        Located(listed=each, place=_place(manifest, reader.position_of(each.sample.id) or 0))
-        for each in worst.listed
-    )
-    if analysis.adaptive:
-        from guardmark.app.results.transcripts import listed_bypasses  # loads the attacks
-
-        located += tuple(
-            Located(listed=each, place=manifest.name) for each in listed_bypasses(reader)
-        )
-    baselines = frozenset(each.name for each in analysis.defenses if each.is_baseline)
-    analysed = Analysed(
-        run=manifest.name,
-        version=manifest.guardmark_version,
-        # A run of baselines alone still has something to tell.
-        baselines=baselines if len(baselines) < len(analysis.defenses) else frozenset(),
-        texts=texts,
-    )
-    return sarif_json(located, analysed)
-
-
-def _place(manifest: RunManifest, position: int) -> str:
-    """Return the file a sample was read from, or its data set when that has several files."""
-    run, end = manifest.settings.get("run"), 0
-    if isinstance(run, dict) and run.get("shard") and len(manifest.data) > 1:
-        return manifest.name  # its samples are not numbered as those of the files
-    for data in manifest.data:
-        end += data.attacks + data.benign
-        if position < end:
-            return next(iter(data.files)) if len(data.files) == 1 else data.name
-    return manifest.name
 
 
 def _write_minorbench(reader: RecordReader, path: Path, *, layer: str = "") -> int:

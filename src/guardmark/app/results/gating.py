@@ -42,12 +42,12 @@ from guardmark.app.settings import (
     NO_AGENT_TO_GATE,
     NO_SYSTEM_TO_GATE,
     NOTHING_TO_GATE,
-    UNNAMED,
     FacetLimitSettings,
     GateSettings,
     SliceGateSettings,
 )
 from guardmark.core.errors import ConfigError, StoreError
+from guardmark.core.manifest import UNNAMED
 from guardmark.engine.shards import name_part
 from guardmark.reports.chapters.comparison import run_caveats
 from guardmark.store.reader import RecordReader
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.compare.matching import MatchedRuns
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.app.results.findings import Shown
     from guardmark.app.results.opened_run import OpenedRun
     from guardmark.app.settings import Config
     from guardmark.core.manifest import RunManifest
@@ -198,17 +199,29 @@ class Gated:
     result: GateResult
     caveats: tuple[str, ...]
     head: str = ""
+    sarif: str = ""
 
 
-def gate(path: Path, *, policy: Path | None = None, baseline: Path | None = None) -> Gated:
-    """Check a run against the limits of a policy."""
+def gate(
+    path: Path,
+    *,
+    policy: Path | None = None,
+    baseline: Path | None = None,
+    shown: Shown | None = None,
+) -> Gated:
+    """Check a run against the limits of a policy; `shown` asks for its findings as SARIF."""
     with open_run(path) as run:
         try:
             base = None if baseline is None else find_run(baseline)
         except StoreError as error:  # a mistake of the caller, never a pass
             raise ConfigError(f"The baseline cannot be used. {error}") from error
         limits = read_policy(policy, run.config, has_baseline=base is not None)
-        return check_run(run, limits, baseline=base)
+        gated = check_run(run, limits, baseline=base)
+        if shown is None:
+            return gated
+        from guardmark.app.results.findings import gate_sarif  # on use: few gates ask for them
+
+        return replace(gated, sarif=gate_sarif(run, limits, shown))
 
 
 def check_run(run: OpenedRun, limits: GatePolicy, *, baseline: RunDir | None = None) -> Gated:

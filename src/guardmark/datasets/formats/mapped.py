@@ -40,7 +40,8 @@ def _rows(spec: DatasetSpec) -> Iterator[RawRow]:
             if not is_wanted(row, rules):
                 continue
             fields = sample_fields(row, rules)
-            if fields.get("text", "x").strip():
+            # A span without an input was shown nothing.
+            if fields.get("messages") or fields.get("text", "").strip():
                 number += 1
                 yield number, fields
     if not number:

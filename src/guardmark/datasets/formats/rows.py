@@ -253,6 +253,8 @@ class RowReader:
         spans = _spans(self._value(row, gets, "spans"), prompt, fault)
         secrets = _secrets(self._value(row, gets, "secrets"), fault)
         harm_turn = _harm_turn(self._value(row, gets, "harm_turn"), prompt, fault)
+        if self.spec.turns == "each" and prompt is not None:
+            _require_user(prompt, fault)
         if faults or prompt is None or label is None:
             return faults
         given_id = self._value(row, gets, "id")
@@ -560,6 +562,18 @@ def _secrets(value: object, fault: Report) -> tuple[str, ...]:
         fault("secrets", "is not a list of texts")
         return ()
     return tuple(texts)
+
+
+def _require_user(prompt: Prompt, fault: Report) -> None:
+    """Refuse a text under test that no turn of the user brings."""
+    role = prompt.messages[prompt.under_test].role
+    if role is not Role.USER:
+        fault(
+            "messages",
+            "has its text under test in a message of {value}, but turns: each asks about the "
+            "user's messages; leave turns out",
+            role.value,
+        )
 
 
 def _harm_turn(value: object, prompt: Prompt | None, fault: Report) -> int | None:

@@ -416,7 +416,10 @@ def _advised(analysis: RunAnalysis) -> list[_Item]:
         if each.scope != SYSTEM and each.defense not in not_understood
     ]
     most = analysis.settings.limits.attacks
-    attacked = [*_broken(analysis.adaptive, most), *_repairs(analysis.adaptive)]
+    attacked = [
+        *_broken(analysis.adaptive, most, analysis.settings.run_folder),
+        *_repairs(analysis.adaptive),
+    ]
     return [*on_systems, *attacked, *on_defenses]
 
 
@@ -456,7 +459,7 @@ def _evidence(advice: Advice) -> str:
     return _EVIDENCE[advice.rule]
 
 
-def _broken(cards: tuple[AdaptiveCard, ...], most: float) -> Iterator[_Item]:
+def _broken(cards: tuple[AdaptiveCard, ...], most: float, run: str) -> Iterator[_Item]:
     """Warn of rates that do not hold against an attacker who rewrites and watches."""
     for card in cards:
         static, last = card.rounds[0].full, card.rounds[-1].full
@@ -466,7 +469,13 @@ def _broken(cards: tuple[AdaptiveCard, ...], most: float) -> Iterator[_Item]:
                 "got through once an attacker rewrote them and watched the answers; "
                 f"{figure_text(static)} did as they are."
             )
-            yield _Item(text=text, evidence="adaptive", rule="broken", defense=card.name)
+            yield _Item(
+                text=text,
+                evidence="adaptive",
+                rule="broken",
+                defense=card.name,
+                command=f"guardmark show {run} --adaptive --defense {shlex.quote(card.name)}",
+            )
 
 
 def _repairs(cards: tuple[AdaptiveCard, ...]) -> Iterator[_Item]:
@@ -518,12 +527,13 @@ def _drawn_limits(limits: RelianceLimits) -> tuple[float, float]:
 
 
 def _to_read(analysis: RunAnalysis, highlights: Highlights) -> SampleBrowser | None:
-    """Choose the worst bypass and the worst false alarm, of two groups, and the best rewrite."""
+    """Choose three: the worst bypass and false alarm, and the best rewrite or another bypass."""
     characters = analysis.settings.excerpt_characters
     worst = analysis.system_worst or analysis.worst
     is_system, exchanges = worst is analysis.system_worst, highlights.exchanges
     entries: dict[str, SampleEntry] = {}
-    for flaw in (Flaw.BYPASS, Flaw.FALSE_ALARM):
+    third = () if highlights.rewrites else (Flaw.BYPASS,)
+    for flaw in (Flaw.BYPASS, Flaw.FALSE_ALARM, *third):
         for listed in worst.listed:
             family = listed.sample.lineage
             if flaw in listed.flaws and family not in entries:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -79,6 +80,23 @@ _LOOKS: Final = {
     GateStatus.HELD: ("PASS", Tone.GOOD, "passed"),
 }
 """What a check is called on a line of its own, its tone, and how a gate is headed; worst first."""
+
+
+def reading_commands(result: GateResult, run: str) -> tuple[str, ...]:
+    """Name the commands that show what broke a limit: of each side the worst defense."""
+    commands = []
+    for rule, option in (("asr_upper", "--bypasses"), ("fpr_upper", "--false-alarms")):
+        broken = [
+            check
+            for check in result.checks
+            if check.rule == rule and check.standing is GateStatus.BROKEN and check.defense
+        ]
+        if broken:
+            worst = max(broken, key=lambda each: (each.value or 0.0) - each.limit)
+            commands.append(
+                f"guardmark show {shlex.quote(run)} {option} --defense {shlex.quote(worst.defense)}"
+            )
+    return tuple(commands)
 
 
 def check_sentence(check: GateCheck) -> str:
@@ -231,7 +249,12 @@ def _limit_words(check: GateCheck) -> str:
 
 
 def gate_document(
-    result: GateResult, *, run: str, caveats: Sequence[str] = (), is_brief: bool = False
+    result: GateResult,
+    *,
+    run: str,
+    caveats: Sequence[str] = (),
+    is_brief: bool = False,
+    says_method: bool = True,
 ) -> Document:
     """Tell a gate: every limit, broken ones first, and of open ones why they are.
 
@@ -266,7 +289,7 @@ def gate_document(
                 _limits(checks),
                 undone,
                 deciding if asks_for_more else None,
-                method,
+                method if says_method else None,
             ),
         ),
     )

@@ -70,8 +70,8 @@ _JUDGE_QUALITY: Final = {
     "over_blocked": "answers that people call safe, called unsafe",
 }
 
-CARD_TABLES: Final = ("pipeline-system", "pipeline-model", "pipeline-defense")
-"""Ids of the three cards."""
+SYSTEM_TABLE: Final = "pipeline-system"
+"""Id of the table of what comes out."""
 
 _MALFORMED_ENOUGH: Final = 0.01
 _FEWEST_CALLED_HELP: Final = 3  # one or two may be answers that only sound like a refusal
@@ -358,7 +358,7 @@ def _system_table(arms: Sequence[ArmAnalysis]) -> Table:
     return table_of(
         rows,
         {**_end_columns(), **_provider_columns(), **_answer_columns()},
-        table_id="pipeline-system",
+        table_id=SYSTEM_TABLE,
         title="System: what comes out",
         note=(
             "Over all samples whose outcome is known: blocked, or answered and judged. A "

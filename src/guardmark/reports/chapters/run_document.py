@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import counted
+from guardmark.core.manifest import UNNAMED
 from guardmark.reports.chapters import comparison, latency, pipeline, summary, thresholds
 from guardmark.reports.chapters.advice import (
     MORE_ADVICE,
@@ -21,7 +22,7 @@ from guardmark.reports.chapters.latency import RETRIES_TABLE, SPENDING_TABLE
 from guardmark.reports.chapters.masking import write_masking
 from guardmark.reports.chapters.method import parts_line, write_configuration, write_method
 from guardmark.reports.chapters.native_categories import write_native_categories
-from guardmark.reports.chapters.pipeline import CARD_TABLES
+from guardmark.reports.chapters.pipeline import SYSTEM_TABLE
 from guardmark.reports.chapters.slices import (
     write_blind_spots,
     write_categories,
@@ -31,6 +32,7 @@ from guardmark.reports.chapters.slices import (
 )
 from guardmark.reports.chapters.streaming import write_streaming
 from guardmark.reports.chapters.summary import verdict_table
+from guardmark.reports.chapters.turns import write_turns
 from guardmark.reports.chapters.verdicts import write_verdicts
 from guardmark.reports.document.blocks import (
     Bullets,
@@ -43,6 +45,7 @@ from guardmark.reports.document.blocks import (
     muted,
     section,
 )
+from guardmark.reports.document.cells import without_repeats
 from guardmark.reports.document.wording import count_text, date_text
 
 if TYPE_CHECKING:
@@ -98,7 +101,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
     verdicts = write_verdicts(analysis, shown.exchanges)
     lead = (verdict_table(analysis, verdicts), draw_picture(analysis))
     return Document(
-        title=f"{subject} report: {manifest.name}",
+        title=f"{subject} report{_named(manifest)}",
         subtitle=subtitle,
         run=manifest.name,
         created_utc=manifest.created_utc,
@@ -126,6 +129,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
                 (
                     write_masking(analysis),
                     write_streaming(analysis),
+                    write_turns(analysis),
                     write_native_categories(analysis),
                 ),
             ),
@@ -168,6 +172,13 @@ def _without_note(block: Block) -> Block:
     return block
 
 
+def _bare(block: Block) -> Block:
+    """Leave title and note of a table out."""
+    if isinstance(block, Table):
+        return replace(block, title="", note="")
+    return block
+
+
 _WHOLE: Final = (
     "Everything else stands in report.html, the same in report.md, and every figure in full in "
     "summary.json."
@@ -198,9 +209,12 @@ def shorten(document: Document, *, run: str = "") -> Document:
     """
     sections = {each.id: each for each in document.sections}
     tables = _filled_tables(document.blocks)
-    headline = (ARMS_TABLE, *CARD_TABLES, SPENDING_TABLE, RETRIES_TABLE)
-    shown = [section(each, "", _without_note(tables[each])) for each in headline if each in tables]
-    lead = [each for each in document.lead if isinstance(each, Table)]
+    headline = (ARMS_TABLE, SYSTEM_TABLE, SPENDING_TABLE, RETRIES_TABLE)
+    shown = [
+        section(each, "", _without_note(without_repeats(tables[each])))
+        for each in headline
+        if each in tables
+    ]
     advice = sections["recommendations"]
     lines = [_naming(each, run) for each in advice.blocks if isinstance(each, Bullets)]
     if lines:
@@ -212,7 +226,7 @@ def shorten(document: Document, *, run: str = "") -> Document:
     return replace(
         document,
         caveats=tuple(each.text for each in warnings if isinstance(each, Paragraph)),
-        lead=tuple(replace(each, title="", note="") for each in lead),
+        lead=tuple(map(_bare, document.lead)),
         sections=tuple(shown),
         is_brief=True,
     )
@@ -253,6 +267,11 @@ def _first_look(manifest: RunManifest) -> str:
     if not isinstance(limit, int):
         return ""
     return f"; a first look: at most {count_text(limit)} samples (--limit)"
+
+
+def _named(manifest: RunManifest) -> str:
+    """Return the name of a run behind a colon; nothing where nobody gave one."""
+    return "" if manifest.name == UNNAMED else f": {manifest.name}"
 
 
 def _data_words(manifest: RunManifest) -> str:

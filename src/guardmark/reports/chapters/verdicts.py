@@ -134,7 +134,10 @@ def _of_system(judged: JudgedCandidate, limits: RelianceLimits) -> Headline:
         + (f"; {count_text(unknown)} outcomes unknown" if unknown else ""),
         answer="" if system.is_baseline else _OF_SYSTEMS.get(answer, answer.value),
         tone=_TONES[answer],
-        reason=reason.replace(*_OF_SYSTEM_WORDS[0]).replace(*_OF_SYSTEM_WORDS[1]),
+        # A baseline is no candidate: it has no verdict, and nothing that one rests on.
+        reason=""
+        if system.is_baseline
+        else reason.replace(*_OF_SYSTEM_WORDS[0]).replace(*_OF_SYSTEM_WORDS[1]),
         baseline=system.is_baseline,
         notes=tuple(notes),
         blind_spots=tuple(_blind_spots(system)),

@@ -169,6 +169,23 @@ def without_columns(table: Table, titles: Collection[str]) -> Table:
     return replace(table, columns=tuple(table.columns[at] for at in kept), rows=tuple(rows))
 
 
+def without_repeats(table: Table) -> Table:
+    """Leave out the columns that repeat an earlier one, or say the same count in every row."""
+    kept, seen = [], set[tuple[Cell, ...]]()
+    for at in range(len(table.columns)):
+        cells = tuple(row.cells[at] for row in table.rows)
+        is_constant = len(cells) > 1 and len(set(cells)) == 1 and _is_count(cells[0])
+        if cells not in seen and not is_constant:
+            kept.append(at)
+        seen.add(cells)
+    rows = (replace(row, cells=tuple(row.cells[at] for at in kept)) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[at] for at in kept), rows=tuple(rows))
+
+
+def _is_count(cell: Cell) -> bool:
+    return isinstance(cell, FigureCell) and cell.unit is Unit.COUNT
+
+
 def with_column(table: Table, at: int, column: Column, cells: Sequence[Cell]) -> Table:
     """Put a column between others, one cell for each line."""
     rows = (

@@ -6,9 +6,18 @@ import textwrap
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.document.blocks import Bullets, Facts, Listing, Paragraph, Table, Tone
+from guardmark.reports.document.blocks import (
+    Bullets,
+    Facts,
+    LineChart,
+    Listing,
+    Paragraph,
+    Table,
+    Tone,
+)
 from guardmark.reports.document.safe_text import plain_line
 from guardmark.reports.document.wording import cell_text, count_text
+from guardmark.reports.render.terminal_plane import PLANE_WIDTH, plane_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,11 +27,15 @@ if TYPE_CHECKING:
 _NARROWEST, _NAMED = 40, 5
 _REMARKED = 3  # of many defenses, those with remarks
 _MARGIN: Final = "  "
+_GAP: Final = 4  # blanks between a table and the picture beside it
 _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
 def render_terminal(document: Document, *, width: int = 100, colour: bool = False) -> str:
-    """Render a document without charts, all set in: no line begins with what data say."""
+    """Render a document, all set in: no line begins with what data say.
+
+    Of its charts the picture beside the table of all is drawn, where there is room.
+    """
     space = max(_NARROWEST, width) - len(_MARGIN)
     lines = []
     if document.subtitle:
@@ -43,12 +56,35 @@ def _lead(document: Document, width: int, *, colour: bool) -> Iterator[str]:
     """Lay out the answer, the table of all, and remarks on some."""
     for line in document.answer:
         yield from _wrapped(plain_line(line), width)
+    pictures = [block for block in document.lead if isinstance(block, LineChart)]
     for block in document.lead:
         if isinstance(block, Table):
             yield ""
-            yield from _table(block, width, colour=colour)
+            is_whole = not document.is_brief
+            yield from _pictured(block, pictures, width, colour=colour, is_whole=is_whole)
     yield ""
     yield from _verdicts(document, width, colour=colour)
+
+
+def _pictured(
+    table: Table, pictures: Sequence[LineChart], width: int, *, colour: bool, is_whole: bool
+) -> Iterator[str]:
+    """Lay out a table with its picture beside it; without room below it, where all is told."""
+    plain = list(_table(table, width, colour=False))
+    lines = list(_table(table, width, colour=colour))
+    names = [plain_line(cell_text(row.cells[0])) for row in table.rows]
+    drawn = [line for each in pictures for line in plane_lines(each, names)]
+    wide = max(map(len, plain)) + _GAP
+    if wide + PLANE_WIDTH > width:
+        yield from lines
+        if drawn and is_whole:
+            yield from ("", *drawn)
+        return
+    for at in range(max(len(lines), len(drawn))):
+        left = lines[at] if at < len(lines) else ""
+        right = drawn[at] if at < len(drawn) else ""
+        filled = left + " " * (wide - len(plain[at] if at < len(plain) else ""))
+        yield f"{filled}{right}".rstrip()
 
 
 def _verdicts(document: Document, width: int, *, colour: bool) -> Iterator[str]:
@@ -137,7 +173,7 @@ def _is_muted(block: Block) -> bool:
 
 
 def _table(table: Table, width: int, *, colour: bool) -> Iterator[str]:
-    """Lay out a table; columns that do not fit follow below it, beside the first column again.
+    """Lay out a table; columns that do not fit follow below it, beside what names each row again.
 
     No line begins with what data say.
     """
@@ -145,31 +181,53 @@ def _table(table: Table, width: int, *, colour: bool) -> Iterator[str]:
     for row in table.rows:
         texts = [plain_line(cell_text(cell)) for cell in row.cells]
         cells.append([*texts, *[""] * (len(table.columns) - len(texts))])
-    for number, shown in enumerate(_parts(_sizes(cells), width)):
+    sizes = _sizes(cells)
+    names = _naming_columns(cells[1:], sizes, width)
+    for number, shown in enumerate(_parts(sizes, names, width)):
+        rows = list(range(1, len(cells)))
         if number:
             yield ""
-        yield from _columns(table, cells, shown, width, colour=colour)
+            told = [column for column in shown if column not in names]
+            rows = [at for at in rows if any(cells[at][column] for column in told)]
+        yield from _columns(table, cells, shown, rows, colour=colour)
     if table.note:
         yield from _wrapped(plain_line(table.note), width)
 
 
-def _parts(sizes: Sequence[int], width: int) -> Iterator[list[int]]:
-    """Say which columns stand side by side: as many as fit, the first one in each part."""
-    part = [0]
-    for column in range(1, len(sizes)):
-        if len(part) > 1 and 2 + _needed([sizes[each] for each in [*part, column]]) > width:
+def _naming_columns(rows: Sequence[Sequence[str]], sizes: Sequence[int], width: int) -> list[int]:
+    """Return the first columns that together tell rows apart, if they leave room for others."""
+    for count in range(1, len(sizes)):
+        if 2 + _needed(sizes[:count]) > width // 2:
+            break
+        if len({tuple(row[:count]) for row in rows}) == len(rows):
+            return list(range(count))
+    return [0]
+
+
+def _parts(sizes: Sequence[int], names: Sequence[int], width: int) -> Iterator[list[int]]:
+    """Say which columns stand side by side: as many as fit, the naming ones in each part."""
+    part = list(names)
+    for column in range(len(names), len(sizes)):
+        is_begun = len(part) > len(names)
+        if is_begun and 2 + _needed([sizes[each] for each in [*part, column]]) > width:
             yield part
-            part = [0]
+            part = list(names)
         part.append(column)
     yield part
 
 
 def _columns(
-    table: Table, cells: Sequence[Sequence[str]], shown: Sequence[int], width: int, *, colour: bool
+    table: Table,
+    cells: Sequence[Sequence[str]],
+    shown: Sequence[int],
+    rows: Sequence[int],
+    *,
+    colour: bool,
 ) -> Iterator[str]:
-    """Lay out some columns of a table."""
-    sizes = _sizes([[line[column] for column in shown] for line in cells])
-    for at, line in enumerate(cells):
+    """Lay out some columns of some rows of a table."""
+    sizes = _sizes([[cells[at][column] for column in shown] for at in (0, *rows)])
+    for at in (0, *rows):
+        line = cells[at]
         aligned = []
         for column, size in zip(shown, sizes, strict=True):
             side = ">" if table.columns[column].numeric else "<"
@@ -178,7 +236,7 @@ def _columns(
         is_dim = at > 0 and table.rows[at - 1].tone is Tone.MUTED
         yield _painted(text, _DIM, use=colour and is_dim)
         if at == 0:
-            yield "  " + "-" * min(width - 2, _needed(sizes))
+            yield "  " + "-" * _needed(sizes)
 
 
 def _sizes(cells: Sequence[Sequence[str]]) -> list[int]:

@@ -1,0 +1,165 @@
+"""Conversations that were asked about turn by turn: at which turn a guard stops them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from guardmark.analysis.defense.counts import grouped_rate
+from guardmark.analysis.defense.frame import ALLOW, BLOCK, MISSING, read_frame
+from guardmark.stats.quantiles import estimate_quantiles
+from guardmark.store.turns import read_turns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from guardmark.analysis.defense.frame import Frame
+    from guardmark.analysis.settings import AnalysisSettings
+    from guardmark.core.estimate import Estimate
+    from guardmark.stats.figures import Quantile
+    from guardmark.store.reader import RecordReader
+
+MEDIAN: Final = (0.5,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnFigures:
+    """What a guard makes of whole conversations that it is asked about at each turn.
+
+    A conversation ends with its first block. Each rate is of the conversations of which it is
+    known: a failure at one turn leaves open what the turns that were answered do not settle.
+
+    Attributes:
+        stopped: Attacks blocked at the turn that asks for the harm, or before it.
+        before: Attacks blocked before that turn.
+        interrupted: Benign conversations blocked at any turn.
+        first_turn: Median of the first blocked turn, of stopped attacks.
+        undecided: Conversations without a block, of which a turn failed.
+        unfinished: Conversations of which not every turn was asked about; they count nowhere.
+    """
+
+    stopped: Estimate
+    before: Estimate
+    interrupted: Estimate
+    first_turn: tuple[Quantile, ...]
+    undecided: int
+    unfinished: int
+
+
+class WholeTalk(NamedTuple):
+    """A conversation: the places of its turns in order, what it is, and its group."""
+
+    places: NDArray[np.int64]
+    is_attack: bool
+    group: int
+
+
+@dataclass(slots=True)
+class _Marks:
+    """Hits of some conversations, each with its group."""
+
+    hits: list[bool] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
+
+    def add(self, *, is_hit: bool, group: int) -> None:
+        self.hits.append(is_hit)
+        self.groups.append(group)
+
+    def rate(self, confidence: float) -> Estimate:
+        return grouped_rate(self.hits, self.groups, confidence=confidence)
+
+
+def measure_turns(reader: RecordReader, settings: AnalysisSettings) -> Mapping[str, TurnFigures]:
+    """Measure every defense on whole conversations; nothing where none was asked by turn."""
+    frame = read_frame(reader, settings, is_every=True)
+    conversations, unfinished = _conversations(reader, frame)
+    if not conversations and not unfinished:
+        return {}
+    return {
+        arm.name: _figures(frame, frame.matrix(arm), conversations, unfinished=unfinished)
+        for arm in frame.arms
+    }
+
+
+def _conversations(reader: RecordReader, frame: Frame) -> tuple[list[WholeTalk], int]:
+    """Put the turns of each conversation together; count those of which turns are not there."""
+    places: dict[str, dict[int, int]] = defaultdict(dict)
+    lengths: dict[str, int] = {}
+    for stored in read_turns(reader):
+        places[stored.conversation][stored.turn] = stored.position
+        lengths[stored.conversation] = stored.turns
+    labelled = reader.sample_count()  # those without a label stand behind
+    groups = frame.samples.group.codes
+    found, unfinished = [], 0
+    for name, length in lengths.items():
+        turns = places[name]
+        if sorted(turns) != list(range(1, length + 1)):
+            unfinished += 1
+            continue
+        ordered = np.array([turns[number] for number in range(1, length + 1)], dtype=np.int64)
+        is_attack = bool(frame.samples.is_attack[ordered[-1]])
+        if is_attack or (ordered < labelled).all():
+            found.append(
+                WholeTalk(places=ordered, is_attack=is_attack, group=int(groups[ordered[0]]))
+            )
+    return found, unfinished
+
+
+def _figures(
+    frame: Frame,
+    outcomes: NDArray[np.int8],
+    conversations: Sequence[WholeTalk],
+    *,
+    unfinished: int,
+) -> TurnFigures:
+    """Count conversations, each repeat of one by itself."""
+    stopped, before, interrupted = _Marks(), _Marks(), _Marks()
+    first_turns: list[int] = []
+    groups_of_first: list[int] = []
+    undecided = 0
+    repeats = frame.manifest.repeats
+    unfinished *= repeats
+    for start in range(0, repeats * frame.sample_count, frame.sample_count):
+        for each in conversations:
+            codes = outcomes[start + each.places].tolist()
+            if MISSING in codes:
+                unfinished += 1
+                continue
+            first = codes.index(BLOCK) if BLOCK in codes else len(codes)
+            is_blocked = first < len(codes)
+            is_clear = all(code == ALLOW for code in codes[:first])
+            is_known = is_blocked or is_clear
+            undecided += not is_known
+            if is_known:
+                whole = stopped if each.is_attack else interrupted
+                whole.add(is_hit=is_blocked, group=each.group)
+            if not each.is_attack:
+                continue
+            if first < len(codes) - 1:
+                before.add(is_hit=True, group=each.group)
+            elif all(code == ALLOW for code in codes[:-1]):
+                before.add(is_hit=False, group=each.group)
+            if is_blocked and is_clear:
+                first_turns.append(first + 1)
+                groups_of_first.append(each.group)
+    confidence = frame.settings.confidence
+    return TurnFigures(
+        stopped=stopped.rate(confidence),
+        before=before.rate(confidence),
+        interrupted=interrupted.rate(confidence),
+        first_turn=tuple(
+            estimate_quantiles(
+                np.array(first_turns, dtype=float),
+                MEDIAN,
+                groups=np.array(groups_of_first, dtype=np.int64),
+                confidence=confidence,
+            )
+        ),
+        undecided=undecided,
+        unfinished=unfinished,
+    )
