@@ -285,6 +285,19 @@ def test_a_confidence_that_is_no_risk_is_malformed(answer: object, part: str) ->
     assert part in decision.evidence.message
 
 
+@pytest.mark.parametrize("meaning", ["risk", "certainty"])
+def test_a_confidence_in_words_is_malformed_where_it_is_said_to_be_a_score(
+    meaning: ConfidenceMeaning,
+) -> None:
+    """Kept as evidence only where nobody said that it is one."""
+    answer = {"blocked": True, "confidence": "high"}
+    decision = AnswerReader(confidence=meaning).read(answer)
+    assert decision.outcome is Outcome.MALFORMED
+    assert decision.evidence is not None
+    assert "'high', which is no number" in decision.evidence.message
+    assert AnswerReader().read(answer).outcome is Outcome.BLOCK
+
+
 def test_confidence_as_a_risk_may_decide() -> None:
     """Where it is said to be a risk, a threshold decides on it as on any score."""
     reader = AnswerReader(threshold=0.5, confidence="risk")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -96,8 +97,16 @@ def test_version_config_and_attributes_are_told_and_keys_are_not() -> None:
 
 
 def test_what_cannot_be_known_is_named() -> None:
-    """A model in memory says nothing about itself."""
-    assert identity_of(Words(["a"], model=object())).unknown == ("model (object)",)
+    """A model in memory says nothing about itself, and nobody reads what is private."""
+    one = identity_of(Words(["a"], model=object()))
+    assert one.unknown == ("model (object)", "private: _calls")
+    assert one.settings["not_known"] == list(one.unknown)
+
+
+def test_of_many_private_attributes_a_few_are_named() -> None:
+    """An object of a large library has dozens."""
+    many = SimpleNamespace(**{f"_p{number}": number for number in range(9)})
+    assert identity_of(many).unknown == ("private: _p0, _p1, _p2, _p3, _p4, 4 more",)
 
 
 def test_long_values_are_shown_by_their_hash() -> None:

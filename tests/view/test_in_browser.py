@@ -116,6 +116,27 @@ def test_both_rates_are_seen_on_a_phone_without_swiping(browser: Browser, site: 
                 assert box["x"] + box["width"] <= 390
 
 
+def test_answers_to_samples_are_seen_on_a_phone_without_swiping(
+    browser: Browser, site: Site
+) -> None:
+    """Each behind the name of its defense; the text of the sample has the whole width."""
+    with seen(browser, site, viewport={"width": 390, "height": 844}) as found:
+        page = found.page
+        go(page, site, "run")
+        page.get_by_role("link", name="read its samples").click()
+        page.wait_for_load_state()
+        assert page.locator(".matrix tbody td").count() > 0
+        for box in page.evaluate(
+            "[...document.querySelectorAll('.matrix tbody th, .matrix tbody td')]"
+            ".map(each => each.getBoundingClientRect().right)"
+        ):
+            assert box <= 390
+        named = "getComputedStyle(document.querySelector('.matrix td'), '::before').content"
+        assert "words" in page.evaluate(named)
+        ARTIFACTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=ARTIFACTS / "view-samples-phone.png")
+
+
 def test_keys_go_from_row_to_row(browser: Browser, site: Site) -> None:
     """J and k move, Enter opens, / goes to the first filter."""
     with seen(browser, site) as found:

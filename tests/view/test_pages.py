@@ -122,7 +122,7 @@ def test_samples_are_listed_by_defense_and_told_in_full(site: Site) -> None:
     """What went wrong, coloured; of one sample its text, every decision and its time."""
     key = keys(site)["a/first"]
     page = site.ask(f"samples/{key}").text
-    assert '<td class="wrong">allow<span class="vh"> (bypass)</span></td>' in page
+    assert '<td data-of="words" class="wrong">allow<span class="vh"> (bypass)</span></td>' in page
     alarms = site.ask(f"samples/{key}?flaw=false_alarm").text
     assert "<small>benign" in alarms
     assert "<small>attack" not in alarms
@@ -295,7 +295,7 @@ def test_what_changed_between_two_runs_is_told_sample_by_sample(site: Site) -> N
     assert "From a/first to a/second" in page
     assert "attack now let through" in page
     assert '<td class="wrong"><code>words</code>: attack now let through</td>' in page
-    assert re.search(r"<td>block.*?</td><td>allow", page)
+    assert re.search(r'<td data-of="Before">block.*?</td><td data-of="After">allow', page)
     other = site.ask(f"changes?{runs}&change=now+answered").text
     assert "0 of " in other
     assert "What changed, sample by sample" in site.ask(f"compare?{runs}").text
@@ -354,4 +354,6 @@ def test_samples_have_pages_and_choices(attacked: Site) -> None:
     assert "<option>jailbreak</option>" in page
     chosen = attacked.ask(f"samples/{key}?category=garden&label=benign&defense=middle").text
     assert "21 samples" in chosen
+    heads = re.findall(r'<th scope="col"><code>(\w+)</code>', chosen)
+    assert heads[0] == "middle", "who chose a defense need not look for it"
     assert "ignore rule" not in chosen

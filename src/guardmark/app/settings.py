@@ -24,7 +24,6 @@ from guardmark.core.place import BARE_ARMS, PROXIED, Place
 from guardmark.datasets.settings import DataSettings
 from guardmark.engine.shards import ShardSet
 
-"""Name of a run where its configuration gives none."""
 _Battery = Literal["guardmark-attack-3", "guardmark-attack-2", "battery-v1"]
 
 

@@ -167,6 +167,10 @@ class AnswerReader:
         if len(stated) > 1 and len(set(stated.values())) > 1:
             raise _NotUnderstood(f"fields that contradict each other: {' and '.join(stated)}")
         decided = next(iter(stated.values())) if stated else None
+        if self.confidence is not None:
+            for name in others:
+                if _MEANINGS.get(name) is _CONFIDENCE:
+                    raise _NotUnderstood(f"{name} {others[name]!r:.60}, which is no number")
         kind, confidence = ScoreKind.SELF_REPORTED, answer.confidence
         if confidence is not None and self.confidence is None and scores:
             others["confidence"] = confidence  # there is a score, and nobody said it is one too

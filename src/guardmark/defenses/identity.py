@@ -27,6 +27,7 @@ _HIDDEN: Final = "(hidden)"
 _MOST_SHOWN: Final = 2_000
 """Characters of a value in a report; a longer one stands there as its length and hash."""
 _MOST_DEEP: Final = 6
+_MOST_NAMED: Final = 5
 _STATED: Final = frozenset({"name", "version", "config", "view", "threshold"})
 """Attributes that have a place of their own in a manifest."""
 
@@ -43,7 +44,8 @@ class Identity:
         version: What its attribute `version` says, or empty.
         config: What its attribute `config` says, as JSON values, or None.
         attributes: Its other public attributes of plain values, closed-over values and defaults.
-        unknown: Names of what it holds besides, with the type: another one looks the same.
+        unknown: Names of what it holds besides, with the type or as private: another one looks the
+            same.
         source: Text of its source, or its byte code.
     """
 
@@ -87,6 +89,8 @@ def identity_of(subject: object, *, version: str = "", config: object = None) ->
             values[name] = _HIDDEN if _SECRET.search(name.lower()) else _plain(value)
         except _Unknown:
             unknown.append(f"{name} ({type(value).__name__})")
+    if private := _private_names(owner):
+        unknown.append(f"private: {', '.join(private)}")
     settings = None
     if config is not None and not callable(config):
         try:
@@ -117,6 +121,16 @@ def _parts_of(subject: object) -> Iterator[tuple[str, object]]:
         for name, value in _attributes(subject):
             if not name.startswith("_") and name not in _STATED:
                 yield name, value
+
+
+def _private_names(owner: object) -> list[str]:
+    """Name the private attributes of an object: state such as a count of calls, or a setting."""
+    if isinstance(owner, type | FunctionType | partial) or inspect.isroutine(owner):
+        return []
+    private = sorted(name for name, _ in _attributes(owner) if name.startswith("_"))
+    named = [name for name in private if not name.startswith("__")]
+    more = len(named) - _MOST_NAMED
+    return [*named[:_MOST_NAMED], f"{more} more"] if more > 0 else named
 
 
 def _closed_over(function: FunctionType) -> Iterator[tuple[str, object]]:

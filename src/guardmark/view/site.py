@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from guardmark.analysis.defense.bypasses import RankedSamples
+    from guardmark.analysis.defense.bypasses import ListedSample, RankedSamples
     from guardmark.app.results.run_diff import RunDiff
     from guardmark.view.index import RunEntry, RunIndex
 
@@ -282,6 +282,8 @@ class _Site:
         part = _Part.of(len(positions), number, size=_MOST_SAMPLES)
         with RecordReader(RunDir(path=run.folder).records) as reader:
             listed = ranked.read(reader, positions[part.start : part.end].tolist())
+        if asked["defense"]:
+            listed = tuple(_first_of(asked["defense"], each) for each in listed)
         flaw = kind.value if kind is not None else ""
         stated = {name: value for name, value in {**asked, "flaw": flaw}.items() if value}
         page = render_page(
@@ -446,6 +448,12 @@ class _Part:
         pages = max(1, -(-total // size))
         shown = min(max(1, number), pages)
         return cls(number=shown, pages=pages, start=(shown - 1) * size, end=shown * size)
+
+
+def _first_of(defense: str, listed: ListedSample) -> ListedSample:
+    """Put the answer of the chosen defense before those of others."""
+    answers = sorted(listed.answers, key=lambda each: each.defense != defense)
+    return replace(listed, answers=tuple(answers))
 
 
 def _number(word: str | None) -> int:

@@ -172,6 +172,13 @@ def _without_note(block: Block) -> Block:
     return block
 
 
+def _bare(block: Block) -> Block:
+    """Leave title and note of a table out."""
+    if isinstance(block, Table):
+        return replace(block, title="", note="")
+    return block
+
+
 _WHOLE: Final = (
     "Everything else stands in report.html, the same in report.md, and every figure in full in "
     "summary.json."
@@ -208,7 +215,6 @@ def shorten(document: Document, *, run: str = "") -> Document:
         for each in headline
         if each in tables
     ]
-    lead = [each for each in document.lead if isinstance(each, Table)]
     advice = sections["recommendations"]
     lines = [_naming(each, run) for each in advice.blocks if isinstance(each, Bullets)]
     if lines:
@@ -220,7 +226,7 @@ def shorten(document: Document, *, run: str = "") -> Document:
     return replace(
         document,
         caveats=tuple(each.text for each in warnings if isinstance(each, Paragraph)),
-        lead=tuple(replace(each, title="", note="") for each in lead),
+        lead=tuple(map(_bare, document.lead)),
         sections=tuple(shown),
         is_brief=True,
     )

@@ -6,9 +6,18 @@ import textwrap
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.document.blocks import Bullets, Facts, Listing, Paragraph, Table, Tone
+from guardmark.reports.document.blocks import (
+    Bullets,
+    Facts,
+    LineChart,
+    Listing,
+    Paragraph,
+    Table,
+    Tone,
+)
 from guardmark.reports.document.safe_text import plain_line
 from guardmark.reports.document.wording import cell_text, count_text
+from guardmark.reports.render.terminal_plane import PLANE_WIDTH, plane_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,11 +27,15 @@ if TYPE_CHECKING:
 _NARROWEST, _NAMED = 40, 5
 _REMARKED = 3  # of many defenses, those with remarks
 _MARGIN: Final = "  "
+_GAP: Final = 4  # blanks between a table and the picture beside it
 _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
 def render_terminal(document: Document, *, width: int = 100, colour: bool = False) -> str:
-    """Render a document without charts, all set in: no line begins with what data say."""
+    """Render a document, all set in: no line begins with what data say.
+
+    Of its charts the picture beside the table of all is drawn, where there is room.
+    """
     space = max(_NARROWEST, width) - len(_MARGIN)
     lines = []
     if document.subtitle:
@@ -43,12 +56,35 @@ def _lead(document: Document, width: int, *, colour: bool) -> Iterator[str]:
     """Lay out the answer, the table of all, and remarks on some."""
     for line in document.answer:
         yield from _wrapped(plain_line(line), width)
+    pictures = [block for block in document.lead if isinstance(block, LineChart)]
     for block in document.lead:
         if isinstance(block, Table):
             yield ""
-            yield from _table(block, width, colour=colour)
+            is_whole = not document.is_brief
+            yield from _pictured(block, pictures, width, colour=colour, is_whole=is_whole)
     yield ""
     yield from _verdicts(document, width, colour=colour)
+
+
+def _pictured(
+    table: Table, pictures: Sequence[LineChart], width: int, *, colour: bool, is_whole: bool
+) -> Iterator[str]:
+    """Lay out a table with its picture beside it; without room below it, where all is told."""
+    plain = list(_table(table, width, colour=False))
+    lines = list(_table(table, width, colour=colour))
+    names = [plain_line(cell_text(row.cells[0])) for row in table.rows]
+    drawn = [line for each in pictures for line in plane_lines(each, names)]
+    wide = max(map(len, plain)) + _GAP
+    if wide + PLANE_WIDTH > width:
+        yield from lines
+        if drawn and is_whole:
+            yield from ("", *drawn)
+        return
+    for at in range(max(len(lines), len(drawn))):
+        left = lines[at] if at < len(lines) else ""
+        right = drawn[at] if at < len(drawn) else ""
+        filled = left + " " * (wide - len(plain[at] if at < len(plain) else ""))
+        yield f"{filled}{right}".rstrip()
 
 
 def _verdicts(document: Document, width: int, *, colour: bool) -> Iterator[str]:
