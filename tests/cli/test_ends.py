@@ -215,3 +215,11 @@ def test_a_number_that_is_none_is_asked_for_in_plain_words(guardmark: Type) -> N
     done = guardmark("stability", "out", "--attacks", "many")
     assert done.code == 2
     assert "'many' is not a whole number." in done.err
+
+
+@pytest.mark.parametrize("command", ["data check", "data stats", "data hash", "data croissant"])
+def test_data_that_are_not_there_are_no_fault_of_ours(guardmark: Type, command: str) -> None:
+    """`data croissant` took a missing file for a fault of its own."""
+    done = guardmark(*command.split(), "nowhere.jsonl")
+    assert done.code == 3, done.err
+    assert "The data file nowhere.jsonl cannot be opened" in done.err

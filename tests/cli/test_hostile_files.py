@@ -50,6 +50,8 @@ gate out --baseline F
 gate out --public-key F
 plan --like F
 data check F.jsonl
+data croissant F.jsonl
+data convert F.json --format langfuse -o new.jsonl
 data check F.json
 data check F.csv
 data check F.yaml
@@ -91,6 +93,21 @@ verify card.json --run F
 doctor F.yaml
 doctor bench.yaml --env-file F
 """
+NAMED = {
+    "rows": "data: [{path: F.jsonl}]",
+    "a table": "data: [{path: F.csv}]",
+    "Croissant": "data: [{path: F.json, format: croissant}]",
+    "traces": "data: [{path: F.json, format: langfuse}]",
+    "a mapping": "data: [{path: data.jsonl, format: F.toml}]",
+    "Parquet": "data: [{path: F.db, format: parquet}]",
+    "packed rows": "data: [{path: F.json.gz, format: json}]",
+    "decisions": "defenses: {w: {type: decisions, path: F.jsonl}}",
+    "a table of decisions": "defenses: {w: {type: decisions, path: F.csv}}",
+    "a list": "defenses: {w: {type: pattern, keywords: F.jsonl}}",
+    "patterns": "defenses: {w: {type: pattern, patterns: F.toml}}",
+    "weights": "defenses: {w: {type: ngram, weights: F.db}}",
+}
+"""Lines of a configuration that name a file, by what it should hold."""
 WRITTEN = {"--out", "--junit", "--html", "--record"}
 """Options that name what a command writes."""
 BESIDE_A_RUN = {
@@ -117,7 +134,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [f'{{"text": "a secret {n}", "label": "attack"}}\n' for n in range(5)]
     rows += [f'{{"text": "tea {n}", "label": "benign"}}\n' for n in range(5)]
     (path / "data.jsonl").write_text("".join(rows), encoding="utf-8")
-    for suffix in ("", ".jsonl", ".json", ".csv", ".yaml", ".json.gz", ".db"):
+    for suffix in ("", ".jsonl", ".json", ".csv", ".yaml", ".json.gz", ".db", ".toml"):
         os.mkfifo(path / f"pipe{suffix}")
         (path / f"zero{suffix}").symlink_to("/dev/zero")
         with (path / f"huge{suffix}").open("wb") as file:
@@ -149,6 +166,22 @@ def test_what_is_no_file_is_refused(line: str, work: Path, shell: Forked) -> Non
         assert ended.code in may_end, said
         assert ended.seconds < MOST_S, said
         assert ended.megabytes < MOST_MB, said
+
+
+@pytest.mark.parametrize("what", NAMED)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_configuration_names_and_is_no_file_is_refused(
+    kind: str, what: str, work: Path, shell: Forked
+) -> None:
+    """Stored decisions and Croissant waited for a pipe for ever, and read a device into memory."""
+    line = NAMED[what].replace("F.", f"{kind}.")
+    rows = [each for each in BENCH.splitlines() if each.split(":")[0] != line.split(":")[0]]
+    config = work / f"{kind}-{what.replace(' ', '-')}.bench"
+    config.write_text("\n".join([*rows, line, ""]), encoding="utf-8")
+    ended = shell.run(["check", config.name], cwd=work, most_s=120)
+    assert ended.code in {2, 3}, ended
+    assert ended.seconds < 2 * MOST_S, ended  # a gigabyte of data is hashed first
+    assert ended.megabytes < MOST_MB, ended
 
 
 def test_every_option_that_takes_a_file_is_tried() -> None:

@@ -10,7 +10,9 @@ import pytest
 from tests.soak.cells import Floats, Ints, Marks, SoakCell, holds
 
 from guardmark.stats.paired.crossed import crossed_difference
+from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.crossed import crossed_rate, rate_over_these
+from guardmark.stats.rates.selection import rate_of_chosen
 
 Draw = Callable[[np.random.Generator, int], Marks]
 Size = tuple[int, int]
@@ -193,6 +195,30 @@ def like_arms(size: Size, *, rate: float, effects: Effects, shared: float) -> Dr
     return marks
 
 
+def lowest_arm(arms: int, size: Size, *, rate: float, effects: Effects, shared: float) -> Draw:
+    """Runs in which the limits of the lowest of alike arms hold their rate."""
+
+    def marks(rng: np.random.Generator, sets: int) -> Marks:
+        tasks, injections = all_crossings(rng, size)
+        mean = intercept(rate, float(np.hypot(np.hypot(*effects[:2]), effects[2])))
+        for _ in range(sets):
+            common = draw_effects(rng, size, effects) * np.sqrt(shared)
+            rates = []
+            for _ in range(arms):
+                own = draw_effects(rng, size, effects) * np.sqrt(1.0 - shared)
+                hit = rng.random(len(tasks)) < chance(mean + common + own)[tasks, injections]
+                rates.append(crossed_rate(hit, first=tasks, second=injections))
+            chosen = rate_of_chosen(
+                [EffectiveCounts.of(each) for each in rates],
+                at=min(range(arms), key=lambda at: rates[at].successes),
+                is_lowest=True,
+                shares_samples=True,
+            )
+            yield chosen is not None and holds(chosen.rate.low, rate, chosen.rate.high)
+
+    return marks
+
+
 def unlike_arms(size: Size, *, rate: float, effects: tuple[Effects, Effects]) -> Draw:
     """Runs in which arms of one rate are told apart that lose other things (whole levels, rows)."""
 
@@ -336,6 +362,21 @@ BETTER_ARMS = [
     for rates in ((0.9, 0.1), (0.9, 0.6), (0.5, 0.4), (0.2, 0.02))
     for effects in EFFECTS[::2]
 ]
+LOWEST_ARMS = [
+    SoakCell(
+        figure="attack success of the lowest of alike arms",
+        setting=(
+            f"{arms} arms, {size[0]} tasks, {size[1]} injections, rate {rate:g}, "
+            f"effects {'/'.join(map(str, effects))}, half shared"
+        ),
+        marks=lowest_arm(arms, size, rate=rate, effects=effects, shared=0.5),
+        runs=RUNS,
+    )
+    for arms in (4, 8)
+    for size in ((20, 7), (40, 14))
+    for rate, effects in ((0.1, (1, 1, 1)), (0.3, (2, 4, 0)))
+]
+
 CELLS = (
     *GRID,
     *INCOMPLETE,
@@ -345,6 +386,7 @@ CELLS = (
     *LIKE_ARMS,
     *UNLIKE_ARMS,
     *BETTER_ARMS,
+    *LOWEST_ARMS,
 )
 SHORT = [
     GRID[size * 45 + 9 * rate + effect] for size in (2, 3) for rate, effect in ((0, 5), (3, 7))

@@ -623,18 +623,19 @@ def crossed(tasks: int, injections: int, *, rate: float) -> Draw:
     return marks
 
 
-def lowest(defenses: int, *, attacks: int, rate: float, shared: float) -> Draw:
-    """Runs of the lowest rate of alike defenses, which agree on a share of the attacks."""
+def extreme(
+    parts: int, *, attacks: int, rate: float, shared: float, is_lowest: bool = False
+) -> Draw:
+    """Runs of the highest, or lowest, rate of alike parts, which agree on a share of the attacks."""
 
     def marks(rng: np.random.Generator, count: int) -> Marks:
         for _ in range(count):
             common = rng.random(attacks) < rate
-            own = rng.random((defenses, attacks)) < rate
-            passed = np.where(rng.random((defenses, attacks)) < shared, common, own).sum(axis=1)
+            own = rng.random((parts, attacks)) < rate
+            passed = np.where(rng.random((parts, attacks)) < shared, common, own).sum(axis=1)
             told = [EffectiveCounts.of(wilson_default_rows(int(x), attacks)) for x in passed]
-            chosen = rate_of_chosen(
-                told, at=int(passed.argmin()), is_lowest=True, shares_samples=True
-            )
+            at = int(passed.argmin() if is_lowest else passed.argmax())
+            chosen = rate_of_chosen(told, at=at, is_lowest=is_lowest, shares_samples=True)
             yield chosen is not None and holds(chosen.rate.low, rate, chosen.rate.high)
 
     return marks
@@ -654,11 +655,21 @@ CELLS: Final = (
         SoakCell(
             figure="lowest ASR of alike defenses",
             setting=f"{defenses} defenses, 400 attacks, rate {rate:g}, {shared:.0%} agreed on",
-            marks=lowest(defenses, attacks=400, rate=rate, shared=shared),
+            marks=extreme(defenses, attacks=400, rate=rate, shared=shared, is_lowest=True),
             runs=FEW,
         )
         for defenses in (6, 10, 30)
         for rate, shared in ((0.2, 0.0), (0.2, 0.5))
+    ),
+    *(
+        SoakCell(
+            figure="trick that gets most through, of alike operators",
+            setting=f"{operators} operators, {blocked} blocked, rate {rate:g}, {shared:.0%} agreed on",
+            marks=extreme(operators, attacks=blocked, rate=rate, shared=shared),
+            runs=FEW,
+        )
+        for operators, blocked in ((6, 100), (12, 100), (30, 300))
+        for rate, shared in ((0.1, 0.0), (0.3, 0.5))
     ),
     *(
         SoakCell(

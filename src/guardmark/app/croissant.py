@@ -9,7 +9,7 @@ from guardmark.app.data import FileOptions, data_specs
 from guardmark.core.errors import ConfigError
 from guardmark.datasets.builtin import builtin_set
 from guardmark.datasets.formats.croissant import DescribedFile, croissant_document
-from guardmark.datasets.formats.files import address_of
+from guardmark.datasets.formats.files import address_of, errors_of_data
 from guardmark.datasets.loading import file_sha256
 from guardmark.store.run_dir import whole_file
 
@@ -60,9 +60,10 @@ def _described(spec: DatasetSpec) -> DescribedFile:
             f"{spec.shown_as} is no plain file of this machine, so it is not described.\n"
             "Next: name a file of data, or builtin:NAME."
         )
-    return DescribedFile(
-        spec=spec,
-        address=spec.path.name,
-        sha256=file_sha256(spec.path),
-        size=spec.path.stat().st_size,
-    )
+    with errors_of_data(spec):
+        return DescribedFile(
+            spec=spec,
+            address=spec.path.name,
+            sha256=file_sha256(spec.path),
+            size=spec.path.stat().st_size,
+        )

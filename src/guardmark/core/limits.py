@@ -30,6 +30,8 @@ MOST_IMAGE_BYTES: Final = 20 * MIB
 LONGEST_SAMPLE_NAME: Final = 10_000
 
 MOST_IMPORTED_BYTES: Final = 1 << 30
+MOST_DECISION_BYTES: Final = 256 * MIB
+MOST_WEIGHT_BYTES: Final = 256 * MIB
 
 MOST_VALUES_OF_AN_ANSWER: Final = 100_000
 MOST_CALLS_OF_AN_ANSWER: Final = 100
@@ -123,6 +125,8 @@ TABLE: Final = (
         ),
         ("the header of a table, in data, imports and decisions", _mib(LONGEST_HEADER)),
         ("a YAML data file", _mib(MOST_TEXT_BYTES)),
+        ("a file of stored decisions", _mib(MOST_DECISION_BYTES)),
+        ("a file of fitted weights (`ngram`)", _mib(MOST_WEIGHT_BYTES)),
         ("an image", _mib(MOST_IMAGE_BYTES)),
         (
             "characters of an id, a group, a category or another facet of a sample",

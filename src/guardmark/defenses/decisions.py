@@ -13,12 +13,20 @@ from pydantic import Field, model_validator
 from guardmark.config.deadline import GrownSettings
 from guardmark.config.settings import Rate
 from guardmark.core.errors import ConfigError, DatasetError, UnknownName, listed
+from guardmark.core.limits import MOST_DECISION_BYTES
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.protocols import Capabilities
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
 from guardmark.defenses.answers import ConfidenceMeaning
-from guardmark.parsing.foreign_text import decode_text, table_records, unique_members
+from guardmark.parsing.foreign_text import (
+    EndlessLine,
+    decode_text,
+    limited_bytes,
+    require_ends,
+    table_records,
+    unique_members,
+)
 from guardmark.parsing.labels import read_is_blocked
 
 if TYPE_CHECKING:
@@ -145,12 +153,16 @@ def read_run(path: Path, defense: str, *, shown_as: str) -> dict[str, Decision]:
 
 
 def _rows(path: Path, faults: list[str]) -> Iterator[tuple[int, Mapping[str, object]]]:
-    data = path.read_bytes()
+    data = limited_bytes(path, most=MOST_DECISION_BYTES)
     if path.suffix.lower() in {".csv", ".tsv"}:
         rows = table_records(data, path.name, faults, tabs=path.suffix.lower() == ".tsv")
         for number, row in rows:
             yield number, {name: cell for name, cell in row.items() if cell}
         return
+    try:
+        require_ends(data)
+    except EndlessLine as error:
+        raise DatasetError(f"{path.name} {error}.") from error
     for number, line in enumerate(decode_text(data, path.name).split("\n"), start=1):
         if not line.strip():
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from io import BytesIO
 from math import exp, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,10 +13,12 @@ import numpy as np
 
 from guardmark.config.settings import Rate, Settings
 from guardmark.core.errors import ConfigError
+from guardmark.core.limits import MOST_WEIGHT_BYTES
 from guardmark.core.outcome import Decision, Outcome, ScoreKind
 from guardmark.core.protocols import Capabilities
 from guardmark.core.sample import View
 from guardmark.defenses.baseline import NOTHING_SHOWN
+from guardmark.parsing.foreign_text import limited_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,7 +117,9 @@ BUILTIN_WEIGHTS = Path(__file__).parent / "weights" / "ngram-1.npz"
 def read_model(path: Path) -> NgramModel:
     """Read fitted weights."""
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
+        with np.load(
+            BytesIO(limited_bytes(path, most=MOST_WEIGHT_BYTES)), allow_pickle=False
+        ) as held:
             model = NgramModel(
                 weights=held["weights"].astype(np.float32),
                 bits=int(held["bits"]),

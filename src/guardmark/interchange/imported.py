@@ -24,7 +24,14 @@ from guardmark.core.outcome import (
     VerdictLabel,
 )
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
-from guardmark.parsing.foreign_text import DoubledMember, decode_text, is_utf16, unique_members
+from guardmark.parsing.foreign_text import (
+    DoubledMember,
+    EndlessLine,
+    decode_text,
+    is_utf16,
+    require_ends,
+    unique_members,
+)
 from guardmark.parsing.labels import read_is_attack, read_number
 
 if TYPE_CHECKING:
@@ -201,6 +208,10 @@ def objects_of(data: bytes, path: Path, warnings: list[str]) -> Iterator[tuple[i
     """Read a file of JSON objects, one a line; a last line that breaks off is left out and told."""
     if is_utf16(data):
         data = decode_text(data, str(path)).encode("utf-8", "surrogatepass")
+    try:
+        require_ends(data)
+    except EndlessLine as error:
+        raise DatasetError(f"{path} {error}.") from error
     # Line by line, so that a file cut within a letter loses that line and no other.
     lines = data.split(b"\n")
     filled = [number for number, line in enumerate(lines, start=1) if line.strip()]

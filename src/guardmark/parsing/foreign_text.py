@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import codecs
 import csv
+import errno
+import stat
 from functools import partial
 from io import BytesIO, TextIOWrapper
 from itertools import chain
@@ -20,6 +22,7 @@ from guardmark.core.limits import LONGEST_DATA_LINE, LONGEST_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
     from typing import IO
 
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
@@ -44,6 +47,20 @@ def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _is_same(one: object, other: object) -> bool:
     return type(one) is type(other) and one == other
+
+
+def limited_bytes(path: Path, *, most: int) -> bytes:
+    """Read a file of limited length.
+
+    Raises:
+        OSError: It cannot be read, is a pipe or a device, or is longer.
+    """
+    status = path.stat()
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file")
+    if status.st_size > most:
+        raise OSError(errno.EINVAL, f"it has more than {most >> 20} MiB")
+    return path.read_bytes()
 
 
 def is_utf16(data: bytes) -> bool:
@@ -87,7 +104,16 @@ def lines_of(stream: IO[AnyStr], end: AnyStr) -> Iterator[AnyStr]:
         yield line
 
 
-def require_end(line: bytes | str, number: int) -> None:
+def require_ends(data: bytes) -> None:
+    """Refuse a file with a line that is longer than any text, before any of it is decoded."""
+    start, number = 0, 1
+    while (end := data.find(b"\n", start)) >= 0:
+        require_end(memoryview(data)[start:end], number)
+        start, number = end + 1, number + 1
+    require_end(memoryview(data)[start:], number)
+
+
+def require_end(line: bytes | str | memoryview, number: int) -> None:
     """Refuse a line that is longer than any text."""
     if len(line) >= LONGEST_DATA_LINE - len(codecs.BOM_UTF8):
         most = LONGEST_DATA_LINE >> 20

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.limits import MOST_DESCRIPTION_BYTES
+from guardmark.parsing.foreign_text import limited_bytes
 from guardmark.parsing.labels import read_is_blocked
 
 if TYPE_CHECKING:
@@ -124,7 +126,7 @@ def read_mapping(name: str) -> ToolMapping:
     if not name.endswith(".toml") and name not in mapping_names():
         raise UnknownName("mapping", name, mapping_names())
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        tree = tomllib.loads(limited_bytes(path, most=MOST_DESCRIPTION_BYTES).decode())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"The mapping {path} cannot be read as TOML: {error}.") from error
     try:

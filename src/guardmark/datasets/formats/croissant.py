@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.errors import DatasetError, listed
 from guardmark.datasets.formats.fields import Fault, getter
 from guardmark.datasets.formats.files import file_format, read_document, read_rows
+from guardmark.parsing.foreign_text import limited_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -269,9 +270,7 @@ def croissant_specs(spec: DatasetSpec) -> tuple[DatasetSpec, ...]:
 
 def _read(spec: DatasetSpec) -> dict[str, Any]:
     try:
-        if spec.path.stat().st_size > _MOST_BYTES:
-            raise DatasetError(f"{spec.shown_as} is larger than such metadata are.\n{_HINT}")
-        tree = json.loads(spec.path.read_bytes())
+        tree = json.loads(limited_bytes(spec.path, most=_MOST_BYTES))
     except OSError as error:
         raise DatasetError(
             f"The metadata {spec.shown_as} cannot be opened: {error.strerror}.\n{_HINT}"

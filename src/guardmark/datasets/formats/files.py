@@ -84,41 +84,36 @@ def read_rows(spec: DatasetSpec) -> Iterator[RawRow]:
         return
     kind = file_format(spec)
     try:
-        if kind == "parquet":
-            yield from _parquet_rows(spec)
-            return
-        with open_text(spec) as stream:
-            if kind == "jsonl":
-                yield from _jsonl_rows(stream, spec.shown_as)
-            elif kind == "yaml":
-                yield from _yaml_rows(stream, spec.shown_as)
-            elif kind in {"csv", "tsv"}:
-                yield from _csv_rows(stream, spec.shown_as, tabs=kind == "tsv")
-            else:
-                yield from _json_rows(stream, spec, pack=kind == "prompt_pack")
+        with errors_of_data(spec):
+            yield from _rows_of(spec, kind)
     except EndlessLine as error:
         raise _broken(spec.shown_as, str(error)) from error
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        raise _not_opened(spec, error.strerror) from error
-    except (gzip.BadGzipFile, EOFError, OSError) as error:
-        reason = str(error).rstrip(".")
-        raise DatasetError(
-            f"The data file {spec.shown_as} cannot be read: {reason}.\n"
-            "Fetch or pack it again; it is cut off, or not what its name says."
-        ) from error
+
+
+def _rows_of(spec: DatasetSpec, kind: str) -> Iterator[RawRow]:
+    if kind == "parquet":
+        yield from _parquet_rows(spec)
+        return
+    with open_text(spec) as stream:
+        if kind == "jsonl":
+            yield from _jsonl_rows(stream, spec.shown_as)
+        elif kind == "yaml":
+            yield from _yaml_rows(stream, spec.shown_as)
+        elif kind in {"csv", "tsv"}:
+            yield from _csv_rows(stream, spec.shown_as, tabs=kind == "tsv")
+        else:
+            yield from _json_rows(stream, spec, pack=kind == "prompt_pack")
 
 
 def read_document(spec: DatasetSpec) -> object:
     """Read a file that is one JSON document, whole."""
     try:
-        with open_text(spec) as stream:
+        with errors_of_data(spec), open_text(spec) as stream:
             content = stream.read(LONGEST_DATA_LINE + 1)
         if len(content) > LONGEST_DATA_LINE:
             most = LONGEST_DATA_LINE >> 20
             raise _broken(spec.shown_as, f"is one JSON document of more than {most} MiB")
         return _DECODER.decode(content.decode("utf-8-sig"))
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        raise _not_opened(spec, error.strerror) from error
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", "nested too deeply")
         raise _broken(spec.shown_as, f"is not JSON ({reason})") from error
@@ -196,6 +191,21 @@ def _store(path: Path) -> Iterator[Any]:
         raise DatasetError(
             f"{address} cannot be read: {reason}.\n"
             "Next: check the address, and that the keys in this environment may read it."
+        ) from error
+
+
+@contextmanager
+def errors_of_data(spec: DatasetSpec) -> Iterator[None]:
+    """Say which data file a block cannot open or read to its end, why, and what to do."""
+    try:
+        yield
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise _not_opened(spec, error.strerror) from error
+    except (gzip.BadGzipFile, EOFError, OSError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).rstrip(".")
+        raise DatasetError(
+            f"The data file {spec.shown_as} cannot be read: {reason}.\n"
+            "Fetch or pack it again; it is cut off, or not what its name says."
         ) from error
 
 
