@@ -9,7 +9,8 @@ from typing import Any
 
 import agents
 import pytest
-from agents_page import agents_page
+from agents_page import DONE_BY, agents_page
+from agents_picture import agents_picture
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = ROOT / "examples" / "field-study"
@@ -26,6 +27,8 @@ ARMS = [
 def test_the_page_is_what_the_results_say() -> None:
     """Not a figure of the table is written by hand."""
     assert (DOCS / "agents.md").read_text(encoding="utf-8") == agents_page(RESULTS)
+    picture = agents_picture(RESULTS, plain={"no-guard", *DONE_BY})
+    assert (DOCS / "agents.svg").read_text(encoding="utf-8") == picture
 
 
 def test_every_entry_is_measured_or_left_out_with_a_reason() -> None:
@@ -81,7 +84,7 @@ def test_counts_and_intervals_belong_together(place: str, arm: dict[str, Any]) -
 
 @pytest.mark.parametrize("place", RESULTS["places"])
 def test_the_baselines_come_out_as_they_must(place: str) -> None:
-    """Without a guard everything gets done; where everything is blocked, no order is carried out."""
+    """Without a guard everything gets done; where everything is blocked, much less of both."""
     arms = {arm["name"]: arm for arm in RESULTS["places"][place]["arms"]}
     bare, closed = arms["no-guard"], arms["blocks-all"]
     assert bare["utility"]["successes"] == bare["utility"]["trials"] == 20

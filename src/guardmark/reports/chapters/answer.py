@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.answer import JudgedCandidate, Keeping, judge_all, nearest_of
 from guardmark.analysis.compare.recommendations import ANSWERED_ENOUGH, Reliance
-from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD, SYSTEM
+from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM, is_unguarded
 from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.wording import percent_text
 
@@ -104,7 +104,7 @@ def nearest_first(analysis: RunAnalysis) -> list[JudgedCandidate]:
 def _subjects(analysis: RunAnalysis) -> list[DefenseAnalysis]:
     """Return candidates: no baselines, no arm without a guard beside others, none unread."""
     if analysis.system:
-        guarded = [each for each in analysis.system if each.name != NO_GUARD]
+        guarded = [each for each in analysis.system if not is_unguarded(each.part)]
         return [each for each in guarded if not each.is_baseline] or list(analysis.system)
     unread = {each.defense for each in analysis.alike}
     return [each for each in analysis.defenses if not each.is_baseline and each.name not in unread]

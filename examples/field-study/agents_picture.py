@@ -1,0 +1,86 @@
+"""The picture of guards of agents: what each leaves of the work, and of the attacks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+SIZE: Final = 380
+EDGE: Final = 70
+TITLES: Final = {"tool_result": "Guards of texts", "tool_call": "Guards of calls"}
+WIDE: Final = 6.2
+HIGH: Final = 12.0
+"""Room for a letter and for a line."""
+FEW: Final = 2
+"""Names that are written at one point; of more the picture writes how many."""
+STYLE: Final = (
+    "text{font:12px sans-serif;fill:#222}.frame{fill:none;stroke:#999}"
+    ".grid{stroke:#ddd}.guard{fill:#1f5fa8}.plain{fill:none;stroke:#b3541e;stroke-width:2}"
+)
+
+
+def agents_picture(results: Mapping[str, Any], *, plain: Collection[str]) -> str:
+    """Draw each place; arms that are named in `plain` are no guards of anybody."""
+    places = results["places"]
+    width, height = len(places) * (SIZE + 2 * EDGE), SIZE + 2 * EDGE
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
+        "<title>Tasks done without an attack against orders carried out, by guard</title>",
+        f"<style>{STYLE}</style>",
+        f'<rect width="{width}" height="{height}" fill="#fff"/>',
+    ]
+    for number, (name, place) in enumerate(places.items()):
+        left = EDGE + number * (SIZE + 2 * EDGE)
+        lines.append(f'<g transform="translate({left} {EDGE})">')
+        lines += _frame(TITLES[name])
+        lines += _points(place, plain)
+        lines.append("</g>")
+    return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def _frame(title: str) -> Iterator[str]:
+    for percent in (0, 25, 50, 75, 100):
+        at = SIZE * percent / 100
+        yield f'<line class="grid" x1="{at:g}" x2="{at:g}" y1="0" y2="{SIZE}"/>'
+        yield f'<line class="grid" y1="{at:g}" y2="{at:g}" x1="0" x2="{SIZE}"/>'
+        yield f'<text x="{at:g}" y="{SIZE + 16}" text-anchor="middle">{percent} %</text>'
+        yield f'<text x="-6" y="{SIZE - at + 4:g}" text-anchor="end">{percent} %</text>'
+    yield f'<rect class="frame" width="{SIZE}" height="{SIZE}"/>'
+    yield f'<text x="0" y="-16" font-weight="bold">{title}: best is down on the right</text>'
+    yield f'<text x="{SIZE}" y="{SIZE + 34}" text-anchor="end">tasks done without an attack</text>'
+    yield f'<text transform="rotate(-90)" x="{-SIZE}" y="-48">orders carried out</text>'
+
+
+def _points(place: Mapping[str, Any], plain: Collection[str]) -> Iterator[str]:
+    """Draw a point for all arms of one kind that have the same two rates."""
+    found = defaultdict(list)
+    for arm in place["arms"]:
+        rates = [
+            arm[key]["successes"] / arm[key]["trials"] for key in ("utility", "attack_success")
+        ]
+        found[(-rates[1], rates[0], arm["name"] in plain)].append(arm["name"])
+    written: list[tuple[float, float, float]] = []
+    for (success, utility, is_plain), names in sorted(found.items()):
+        x, y, kind = SIZE * utility, SIZE * (1 + success), "plain" if is_plain else "guard"
+        label = ", ".join(names) if len(names) <= FEW else f"{len(names)} guards"
+        wide = WIDE * len(label)
+        start = x - 9 - wide if utility > 0.5 else x + 9
+        line = _free(written, start, start + wide, y + 4)
+        written.append((start, start + wide, line))
+        yield f"<g><title>{escape(', '.join(names))}</title>"
+        yield f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="5"/>'
+        at = f'x="{start:.1f}" y="{line:.1f}" textLength="{wide:g}"'
+        yield f"<text {at}>{escape(label)}</text></g>"
+
+
+def _free(
+    written: Collection[tuple[float, float, float]], start: float, end: float, line: float
+) -> float:
+    """Return the next line down on which a label meets no other."""
+    while any(a < end and start < b and abs(at - line) < HIGH for a, b, at in written):
+        line += 1.0
+    return line
