@@ -10,7 +10,7 @@ from tests.conftest import ChatServer
 from tests.journeys.command_line import few_rows, write_rows
 
 from guardmark.app.adapt.adapting import AdaptOptions, adapt
-from guardmark.app.adapt.attacker import attacker_config, build_attacker
+from guardmark.app.adapt.attacker import attacker_config, build_attacker, is_configuration
 from guardmark.app.parts.loading import LoadedConfig, parse_config
 from guardmark.app.run.running import RunOptions, Session
 from guardmark.core.errors import ConfigError
@@ -99,3 +99,27 @@ async def test_a_judge_that_calls_nothing_unsafe_is_warned_of_before_an_attack(
     at = next(n for n, line in enumerate(said) if line.startswith("Target model: scripted; asked"))
     assert said[at + 1].startswith("Note: ")
     assert "mild" in said[at + 1]
+
+
+FORMS = {
+    "as people write it": "version: 1\ndata: [{builtin: core}]\n",
+    "JSON, which is YAML": '{"version": 1, "data": [{"builtin": "core"}]}',
+    "a quoted key": '"version": 1\n',
+    "one line": "{version: 1, data: []}",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_whole_configuration_is_known_however_it_is_written(form: str, tmp_path: Path) -> None:
+    """One in JSON was taken for a file of an attacker: `adapt RUN --config` asked for --config."""
+    (tmp_path / "bench.yaml").write_text(FORMS[form])
+    assert is_configuration(tmp_path / "bench.yaml")
+
+
+@pytest.mark.parametrize(
+    "text", ["adaptive:\n  prompt: |\n    version: 2\n", "# version: 1\n", "- version: 1\n"]
+)
+def test_a_version_that_stands_elsewhere_makes_no_configuration(text: str, tmp_path: Path) -> None:
+    """Only a key of the file itself counts: not one within a text, a comment or a list."""
+    (tmp_path / "attacker.yaml").write_text(text)
+    assert not is_configuration(tmp_path / "attacker.yaml")

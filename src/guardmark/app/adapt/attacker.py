@@ -13,7 +13,7 @@ from guardmark.app.parts.loading import LoadedConfig, config_around, load_config
 from guardmark.app.registry import helper_kind
 from guardmark.app.settings import AdaptiveSettings
 from guardmark.config.settings import PriceSettings, ServiceSettings, Settings
-from guardmark.config.source import read_text
+from guardmark.config.source import parse_yaml, read_text
 from guardmark.core.errors import ConfigError
 from guardmark.core.protocols import PairJudge
 from guardmark.engine.probing import probe_helper
@@ -117,8 +117,8 @@ def attacker_config(loaded: LoadedConfig, path: Path | None) -> AttackerConfig:
 
 def is_configuration(path: Path) -> bool:
     """Tell a whole configuration from a file that names models of an attack only."""
-    text = read_text(path, f"The configuration {path}")
-    return any(line.startswith("version:") for line in text.splitlines())
+    document, _ = parse_yaml(read_text(path, f"The configuration {path}"), str(path))
+    return isinstance(document, dict) and "version" in document
 
 
 def read_attacker_file(path: Path) -> LoadedConfig:
