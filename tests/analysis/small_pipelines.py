@@ -39,6 +39,8 @@ class PlannedPipeline:
     guards: Sequence[Planned] = ()
     judges: Mapping[str, Judged] = field(default_factory=dict)
     arms: Sequence[str] = ("none",)
+    places: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    behind: Sequence[Planned] = ()
     fails: Callable[[int], bool] = lambda _position: False
     says: Callable[[int], str] = lambda position: f"answer {position}"
     took_ms: Callable[[str, int], int] = lambda _part, _position: 1
@@ -51,13 +53,17 @@ class PlannedPipeline:
 
 def write_pipeline(path: Path, planned: PlannedPipeline) -> Path:
     """Write a pipeline run and return the file."""
+    stated: dict[str, object] = {"guards": list(planned.arms)}
+    if planned.places:
+        stated = {"guards": [], "arms": planned.places}
+    known = {guard.name: guard for guard in (*planned.guards, *planned.behind)}
     manifest = make_manifest(
-        planned.guards,
+        list(known.values()),
         planned.samples,
         repeats=planned.repeats,
         on_malformed=planned.on_malformed,
         on_error=planned.on_error,
-        settings={"pipeline": {"guards": list(planned.arms)}},
+        settings={"pipeline": stated},
     )
     parts = [PartManifest(name="tutor", kind="model", type="scripted")]
     parts += [PartManifest(name=name, kind="judge", type="scripted") for name in planned.judges]
@@ -85,6 +91,11 @@ def _write_repeat(writer: RecordWriter, planned: PlannedPipeline, repeat: int) -
         for position, sample in enumerate(planned.samples):
             took_ns = planned.took_ms(guard.name, position) * 1_000_000
             lane.add(position, guard.answers(position, sample), latency_ns=took_ns)
+    for guard in planned.behind:
+        lane = writer.record_batch(f"{guard.name}@output", repeat=repeat)
+        for position, sample in enumerate(planned.samples):
+            if not planned.fails(position):
+                lane.add(position, guard.answers(position, sample), latency_ns=1_000_000)
     model = writer.record_batch("none", Stage.MODEL, repeat=repeat)
     for position in range(len(planned.samples)):
         failed = Response(text=None, error_kind=ErrorKind.TIMEOUT)

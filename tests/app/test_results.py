@@ -16,7 +16,7 @@ from guardmark.analysis.run import analyse_run
 from guardmark.app.parts.loading import parse_config
 from guardmark.app.results.findings import run_sarif
 from guardmark.app.results.gating import gate
-from guardmark.app.results.opened_run import run_config
+from guardmark.app.results.opened_run import find_run, run_config
 from guardmark.app.results.reading import compare_runs
 from guardmark.app.results.reporting import finish
 from guardmark.app.run.running import RunOptions, Session, run
@@ -147,3 +147,12 @@ def test_a_finding_of_a_run_that_does_not_say_how_long_its_data_are_names_the_ru
         text = run_sarif(reader, analyse_run(reader), texts=False)
     (home / "results.sarif").write_text(text, encoding="utf-8")
     assert places(home) == {"small"}
+
+
+def test_a_file_that_is_of_no_run_means_no_run_that_lies_elsewhere() -> None:
+    """Neither the only one below its folder nor the newest."""
+    measured(HEAD + WORDS, "one")
+    Path("huge.card.json").write_text("[" * 1000, encoding="utf-8")
+    with pytest.raises(StoreError, match=r"no run in huge\.card\.json"):
+        find_run(Path("huge.card.json"))
+    assert find_run(Path("one/summary.json")).path == Path("one")

@@ -48,6 +48,8 @@ gate F
 gate out --policy F.yaml
 gate out --baseline F
 gate out --public-key F
+gate out --policy limits.yaml --sarif new.sarif --since F
+gate out --policy limits.yaml --sarif new.sarif --config F.yaml
 plan --like F
 data check F.jsonl
 data croissant F.jsonl
@@ -108,7 +110,7 @@ NAMED = {
     "weights": "defenses: {w: {type: ngram, weights: F.db}}",
 }
 """Lines of a configuration that name a file, by what it should hold."""
-WRITTEN = {"--out", "--junit", "--html", "--record"}
+WRITTEN = {"--out", "--sarif", "--junit", "--html", "--record"}
 """Options that name what a command writes."""
 BESIDE_A_RUN = {
     "show F",
@@ -117,6 +119,7 @@ BESIDE_A_RUN = {
     "card F",
     "verify F",
     "show out --diff F",
+    "gate out --policy limits.yaml --sarif new.sarif --since F",
     "gate F",
 }
 """A file stands for the run that lies in its folder; it is not opened."""
@@ -131,6 +134,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "bench.yaml").write_text(BENCH, encoding="utf-8")
     (path / "key.pub").write_text("untrusted comment: x\nRWQ" + "A" * 53 + "\n", encoding="utf-8")
     (path / "card.json").write_text("{}", encoding="utf-8")
+    (path / "limits.yaml").write_text("asr_upper: 0.9\n", encoding="utf-8")
     rows = [f'{{"text": "a secret {n}", "label": "attack"}}\n' for n in range(5)]
     rows += [f'{{"text": "tea {n}", "label": "benign"}}\n' for n in range(5)]
     (path / "data.jsonl").write_text("".join(rows), encoding="utf-8")
@@ -180,7 +184,7 @@ def test_what_a_configuration_names_and_is_no_file_is_refused(
     config.write_text("\n".join([*rows, line, ""]), encoding="utf-8")
     ended = shell.run(["check", config.name], cwd=work, most_s=120)
     assert ended.code in {2, 3}, ended
-    assert ended.seconds < 2 * MOST_S, ended  # a gigabyte of data is hashed first
+    assert ended.seconds < MOST_S, ended
     assert ended.megabytes < MOST_MB, ended
 
 

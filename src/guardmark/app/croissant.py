@@ -9,7 +9,7 @@ from guardmark.app.data import FileOptions, data_specs
 from guardmark.core.errors import ConfigError
 from guardmark.datasets.builtin import builtin_set
 from guardmark.datasets.formats.croissant import DescribedFile, croissant_document
-from guardmark.datasets.formats.files import address_of, errors_of_data
+from guardmark.datasets.formats.files import address_of, errors_of_data, read_rows
 from guardmark.datasets.loading import file_sha256
 from guardmark.store.run_dir import whole_file
 
@@ -60,6 +60,7 @@ def _described(spec: DatasetSpec) -> DescribedFile:
             f"{spec.shown_as} is no plain file of this machine, so it is not described.\n"
             "Next: name a file of data, or builtin:NAME."
         )
+    next(read_rows(spec), None)  # what is no data is refused sooner than it is hashed
     with errors_of_data(spec):
         return DescribedFile(
             spec=spec,

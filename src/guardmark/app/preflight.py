@@ -28,6 +28,7 @@ from guardmark.app.parts.prices import require_known_prices, require_measurable
 from guardmark.app.run.running import rebuilds
 from guardmark.config.installation import Check
 from guardmark.core.errors import GuardmarkError
+from guardmark.core.place import Place
 from guardmark.core.sample import View
 from guardmark.defenses.probe import in_order, limits_of, quote_answer
 from guardmark.defenses.profile import list_profiles
@@ -233,6 +234,37 @@ class _Limit:
         return work
 
     def _deciding(self, name: str) -> _Work:
+        """Return the work of one defense at every place where it stands."""
+        pipeline = self.loaded.config.pipeline
+        if pipeline is None or name not in pipeline.guards_at(Place.OUTPUT):
+            return self._deciding_before(name)
+        work = self._deciding_behind(name)
+        if name in pipeline.guards_at(Place.INPUT):
+            work = work.and_more(self._deciding_before(name))
+        return work
+
+    def _deciding_behind(self, name: str) -> _Work:
+        """A guard behind the model is asked about each answer at most, with its request."""
+        config, settings = self.loaded.config, self.loaded.parts["defenses", name]
+        arms = () if config.pipeline is None else config.pipeline.arms.values()
+        is_certain = False
+        for places in (arm.guards_at() for arm in arms):
+            is_first = places.get(Place.OUTPUT, ())[:1] == (name,)
+            is_certain = is_certain or (is_first and Place.INPUT not in places)
+        calls = 0.0
+        if is_certain or self.is_most:
+            calls = float(self.volume.samples * config.run.repeats)
+        calls *= getattr(settings, "calls_each", 1)
+        shown = self.volume.conversations / max(1, self.volume.samples)
+        read = self._read(settings, shown) + self._written(self.loaded.parts[_MODEL])
+        work = self._work(calls, read, settings)
+        price = price_at(self.loaded, ("defenses", name))
+        if price is None or not price.per_unit:
+            return work
+        units = calls * self.volume.mean_units(View.CONVERSATION, price.unit_characters)
+        return work._replace(units=units)
+
+    def _deciding_before(self, name: str) -> _Work:
         """A defense is asked about each sample once a repeat, and a few times to warm up."""
         config, settings = self.loaded.config, self.loaded.parts["defenses", name]
         view, volume = self.views.get(name, View.TEXT), self.volume
@@ -255,8 +287,10 @@ class _Limit:
         """How many answers the target model gives: each sample has at most one a repeat."""
         pipeline = self.loaded.config.pipeline
         guards = [] if pipeline is None else pipeline.guards
+        arms = () if pipeline is None else pipeline.arms.values()
         after = {name for name, view in self.views.items() if view is View.RESPONSE}
         is_certain = not {NO_GUARD, *after}.isdisjoint(guards)
+        is_certain = is_certain or any(Place.INPUT not in arm.guards_at() for arm in arms)
         most = float(self.volume.samples * self.loaded.config.run.repeats)
         return most if is_certain or self.is_most else 0.0
 

@@ -20,7 +20,7 @@ from guardmark.core.budget import Budget
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.limits import LEAST_MARGIN, MOST_DEFENSES, MOST_PREVALENCES, MOST_REPEATS
 from guardmark.core.manifest import UNNAMED, Policy
-from guardmark.core.place import PROXIED, Place
+from guardmark.core.place import BARE_ARMS, PROXIED, Place
 from guardmark.datasets.settings import DataSettings
 from guardmark.engine.shards import ShardSet
 
@@ -148,18 +148,76 @@ class StatsSettings(GrownSettings):
         return value
 
 
+_GuardNames = str | list[str]
+
+
+def _as_names(stated: _GuardNames) -> tuple[str, ...]:
+    return (stated,) if isinstance(stated, str) else tuple(stated)
+
+
+class PipelineArmSettings(Settings):
+    """Guards of one arm of a pipeline, by place: a name, or several that are asked in order."""
+
+    input: _GuardNames = []
+    output: _GuardNames = []
+
+    def guards_at(self) -> dict[Place, tuple[str, ...]]:
+        """Return the guards of each place that has any."""
+        places = {Place.INPUT: _as_names(self.input), Place.OUTPUT: _as_names(self.output)}
+        return {place: names for place, names in places.items() if names}
+
+    @field_validator("input", "output")
+    @classmethod
+    def _each_once(cls, value: _GuardNames) -> _GuardNames:
+        names = _as_names(value)
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"names {name!r} twice")
+        return value
+
+
 class PipelineSettings(Settings):
-    """Guard, target model and judges of a pipeline run."""
+    """Guards, target model and judges of a pipeline run."""
 
     guards: list[str] = ["none"]
+    arms: dict[Name, PipelineArmSettings] = {}
     model: dict[str, Any]
     judges: list[dict[str, Any]] = []
     headline: str = ""
     deterministic: list[str] = []
     legacy_cards: list[Literal["response_unsafe_v1", "assistant_policy_v2"]] = []
 
+    @property
+    def arm_names(self) -> tuple[str, ...]:
+        """What each arm is called."""
+        return tuple(self.arms or self.guards)
 
-_GuardNames = str | list[str]
+    def guards_at(self, place: Place) -> tuple[str, ...]:
+        """Return the guards that any stated arm has at a place."""
+        every = (arm.guards_at().get(place, ()) for arm in self.arms.values())
+        return tuple(dict.fromkeys(name for names in every for name in names))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_guards(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("arms") and "guards" not in value:
+            return {**value, "guards": []}
+        return value
+
+    @model_validator(mode="after")
+    def _arms_or_guards(self) -> PipelineSettings:
+        if self.arms and self.guards:
+            raise ValueError(
+                "has guards and arms, which say the same: leave out guards, the short form for "
+                "one guard before the model"
+            )
+        for name in BARE_ARMS:
+            if name in self.arms and self.arms[name].guards_at():
+                raise ValueError(
+                    f"arms.{name} has guards: only the arm without a guard is called so; give it "
+                    "another name"
+                )
+        return self
 
 
 class OnBlockSettings(Settings):
@@ -184,7 +242,7 @@ class AgentArmSettings(Settings):
         places = {}
         for place in Place:
             stated = getattr(self, place.value, [])
-            names = (stated,) if isinstance(stated, str) else tuple(stated)
+            names = _as_names(stated)
             if self.proxy and place in PROXIED:
                 names = (*names, self.proxy)
             if names:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from guardmark.cli.terminal import echo
+from guardmark.core.errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +49,11 @@ def board_command(
     from guardmark.app.results.boards import write_board
 
     board = write_board(cards, out=out, claimed=claimed, address=address)
+    cards_told, cohorts_told = (
+        counted(len(board.ranked), "card"),
+        counted(len(board.cohorts), "cohort"),
+    )
     echo(
-        f"{len(board.ranked)} cards in {len(board.cohorts)} cohorts: {board.index}",
+        f"{cards_told} in {cohorts_told}: {board.index}",
         *(f"  {line}" for line in board.notes),
     )

@@ -17,6 +17,7 @@ from guardmark.cli.terminal import (
     one_line,
 )
 from guardmark.core.errors import ConfigError
+from guardmark.core.place import BARE_ARMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -371,7 +372,10 @@ def _sample_lines(
         flaw = f"  <- {_flaw_word(answer.flaw, is_system)}" if answer.flaw else ""
         outcome = answer.outcome or "not asked"
         if is_system:
-            yield f"  behind {answer.defense}{flaw}"
+            where = f"behind {answer.defense}"
+            if answer.defense in BARE_ARMS:
+                where = "without a guard"
+            yield f"  {where}{flaw}"
             continue
         yield f"  {answer.defense}: {outcome}{kind}{score}{limit if score else ''}{flaw}"
     if not texts:

@@ -19,3 +19,15 @@ class Place(StrEnum):
 
 PROXIED: Final = (Place.TOOL_CALL, Place.TOOL_RESULT)
 """Where a guard that is a proxy before the tools looks."""
+
+BARE_ARMS: Final = ("none", "bare")
+"""What an arm without a guard may be called; no other arm is called so."""
+BEHIND: Final = "@output"
+"""Decisions of a guard about answers are stored under its name and this."""
+
+
+def stored_name(guard: str, place: Place) -> str:
+    """Return the name under which the decisions of a guard at a place of a pipeline are stored."""
+    if place is Place.OUTPUT:
+        return f"{guard}{BEHIND}"
+    return guard

@@ -1,17 +1,18 @@
-"""One sample through guard, target model and judges, in several arms over one answer."""
+"""One sample through guards, target model and judges, in several arms over one answer."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import BudgetReached
 from guardmark.core.manifest import LatencyMode, Policy
+from guardmark.core.place import Place, stored_name
 from guardmark.core.protocols import DrawingModel
 from guardmark.core.record import Stage
-from guardmark.core.sample import Message, Prompt, Role
+from guardmark.core.sample import Message, Prompt, Role, View
 from guardmark.engine.calls import (
     NOTHING_TO_JUDGE,
     SKIPPED,
@@ -22,17 +23,17 @@ from guardmark.engine.calls import (
 )
 from guardmark.engine.execution.actors import ActorDefense
 from guardmark.engine.execution.batches import BatchQueue, takes_batches
+from guardmark.engine.execution.executor import DefenseWork
 from guardmark.engine.plan import NO_GUARD, layer_of
 from guardmark.engine.recorder import PendingSample, open_recorder
 from guardmark.engine.run_monitor import Halt
 from guardmark.store.schema import OUTCOME_CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 
     from guardmark.core.outcome import Response
-    from guardmark.core.protocols import ChatModel, Judge
-    from guardmark.engine.execution.executor import DefenseWork
+    from guardmark.core.protocols import ChatModel, Guard, Judge
     from guardmark.engine.plan import Pipeline
     from guardmark.engine.run_monitor import RunMonitor
     from guardmark.store.samples import Chunk
@@ -48,9 +49,20 @@ _MODEL: Final = "model"
 _LETS_THROUGH: Final = (Policy.ALLOW, Policy.FALLBACK_TO_MAIN)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmProgram:
+    """What an arm does with a sample: guards before the model and behind it, in their order.
+
+    Guards have the names under which their decisions are stored.
+    """
+
+    before: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class SampleState:
-    """One sample in one repeat, on its way through the stages."""
+    """One sample in one repeat, and every call about it that was answered: all arms walk them."""
 
     position: int
     repeat: int
@@ -60,6 +72,7 @@ class SampleState:
     model_code: int | None
     answer: str | None
     judged: set[str]
+    asked_behind: set[str] = field(default_factory=set)
     open: int = 0
     is_asked: bool = False
 
@@ -80,17 +93,22 @@ class PipelineRunner:
         self._pipeline = pipeline
         self._monitor = monitor
         plan, repeats = monitor.plan, range(monitor.plan.repeats)
-        self._arms = {guard.name: guard for guard in guards if guard.name in pipeline.arms}
+        self._guards = {guard.name: guard for guard in guards if guard.name in _placed(pipeline)}
+        self._programs = _programs(pipeline, self._guards)
+        for guard in plan.guards:
+            if guard.name in pipeline.guards_at(Place.OUTPUT):
+                self._guards[stored_name(guard.name, Place.OUTPUT)] = _work_behind(guard, monitor)
+        self._behind = {name for program in self._programs for name in program.behind}
         is_single = plan.timing.mode is LatencyMode.ISOLATED
         elsewhere = {
             name
-            for name, guard in self._arms.items()
+            for name, guard in self._guards.items()
             if guard.recorders[0].later or isinstance(guard.guard, ActorDefense)
         }
         self.asks = {
             name
-            for name, guard in self._arms.items()
-            if guard.reads_answers
+            for name, guard in self._guards.items()
+            if name in self._behind
             or not (is_single or guard.guard.capabilities.is_inline or name in elsewhere)
         }
         self._model = [
@@ -115,22 +133,30 @@ class PipelineRunner:
     def _window(self) -> int:
         # Enough states under way that no stage starves, few enough that memory stays flat.
         plan = self._monitor.plan
-        parts = [*self.asks, self._pipeline.model.name, *(j.name for j in self._pipeline.judges)]
-        return 4 * sum(plan.in_flight(part) for part in parts) + 64
+        parts = [self._pipeline.model.name, *(j.name for j in self._pipeline.judges)]
+        at_once = [plan.in_flight(part) for part in parts]
+        return 4 * sum([*at_once, *map(self._workers_of, self.asks)]) + 64
+
+    def _workers_of(self, name: str) -> int:
+        """Return how many calls a guard may have in flight at one place."""
+        guard = self._guards[name].name
+        at_once = self._monitor.plan.in_flight(guard)
+        places = [each for each in self.asks if self._guards[each].name == guard]
+        return max(1, at_once // len(places))
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
         """Return the coroutines of the whole flow."""
         plan, pipeline = self._monitor.plan, self._pipeline
         work: list[Coroutine[Any, Any, None]] = [self._feed()]
         for name in self.asks:
-            guard, count = self._arms[name], plan.in_flight(name)
-            if takes_batches(guard.guard, plan) and not guard.reads_answers:
+            guard, count = self._guards[name], self._workers_of(name)
+            if takes_batches(guard.guard, plan) and name not in self._behind:
                 queue = BatchQueue(guard.guard, self._monitor)
                 self._batch_queues.append(queue)
                 work += [queue.serve() for _ in range(queue.servers)]
-                work += self._work_off(name, queue.most_waiting, self._batch_step(guard, queue))
+                work += self._work_off(name, queue.most_waiting, self._batch_step(name, queue))
             else:
-                work += self._work_off(name, count, self._guard_step(guard))
+                work += self._work_off(name, count, self._guard_step(name))
         count = plan.in_flight(pipeline.model.name)
         work += self._work_off(_MODEL, count, self._answer)
         for layer, judge in self._judges.items():
@@ -165,6 +191,9 @@ class PipelineRunner:
         state.open -= 1
         if state.open:
             return
+        is_whole = state.answer is not None and not self._behind
+        if not is_whole and self._monitor.may_go_on():
+            self._expect_less(state)
         self._open -= 1
         self._room.release()
         self._close_when_done()
@@ -196,7 +225,10 @@ class PipelineRunner:
 
     def _states(self, chunk: Chunk, repeat: int) -> Iterator[SampleState]:
         stored, at = self._monitor.writer.stored, chunk.positions
-        arms = {n: stored.outcomes(t.recorders[repeat].batch, at) for n, t in self._arms.items()}
+        decided = {
+            name: stored.outcomes(guard.recorders[repeat].batch, at)
+            for name, guard in self._guards.items()
+        }
         model = stored.outcomes(self._model[repeat].batch, at)
         texts = stored.texts(self._model[repeat].batch, at)
         verdicts = {
@@ -209,7 +241,9 @@ class PipelineRunner:
                 repeat=repeat,
                 is_attack=is_attack,
                 prompt=prompt,
-                codes={name: codes[position] for name, codes in arms.items() if position in codes},
+                codes={
+                    name: codes[position] for name, codes in decided.items() if position in codes
+                },
                 model_code=model.get(position),
                 answer=texts.get(position),
                 judged={layer for layer, codes in verdicts.items() if position in codes},
@@ -218,32 +252,52 @@ class PipelineRunner:
     def _start(self, state: SampleState) -> None:
         state.open = 1  # held until everything it starts with is sent
         for name in self.asks:
-            if name not in state.codes and not self._arms[name].reads_answers:
+            if name not in state.codes and name not in self._behind:
                 self._send(name, state)
         self._go_on(state)
         self._release(state)
 
     def _go_on(self, state: SampleState) -> None:
-        if state.is_asked:
-            return
-        if not self._needs_answer(state):
-            if len(state.codes) == len(self._arms):
-                self._expect_less(state, has_answer=False)
-            return
-        state.is_asked = True
-        if state.model_code is None:
-            self._send(_MODEL, state)
-        else:
-            self._after_answer(state)
+        """Walk every arm as far as the answers go, and send what the next of its calls needs."""
+        if not state.is_asked:
+            if not self._needs_answer(state):
+                return
+            state.is_asked = True
+            if state.model_code is None:
+                self._send(_MODEL, state)
+                return
+            self._judge_answer(state)
+        if state.model_code is not None and self._behind:
+            for program in self._programs:
+                if program.behind and self._lets_in(program, state):
+                    self._show_answer(program, state)
 
     def _needs_answer(self, state: SampleState) -> bool:
-        for arm in self._pipeline.arms:
-            if arm == NO_GUARD or self._arms[arm].reads_answers:
-                return True
-            code = state.codes.get(arm)
-            if code is not None and self._passes(code):
+        """Tell whether any arm lets a sample in."""
+        for program in self._programs:
+            if not program.before or self._lets_in(program, state):
                 return True
         return False
+
+    def _lets_in(self, program: ArmProgram, state: SampleState) -> bool:
+        """Tell whether every guard before the model of an arm let a sample pass."""
+        for name in program.before:
+            code = state.codes.get(name)
+            if code is None or not self._passes(code):
+                return False
+        return True
+
+    def _show_answer(self, program: ArmProgram, state: SampleState) -> None:
+        """Show the answer to the next guard behind the model of an arm, unless one blocked it."""
+        for name in program.behind:
+            code = state.codes.get(name)
+            if code is None:
+                if name not in state.asked_behind:
+                    state.asked_behind.add(name)
+                    self._send(name, state)
+                return
+            if not self._passes(code):
+                return
 
     def _passes(self, code: int) -> bool:
         if code in {_ALLOW, _BLOCK}:
@@ -251,50 +305,53 @@ class PipelineRunner:
         plan = self._monitor.plan
         return (plan.on_malformed if code == _MALFORMED else plan.on_error) in _LETS_THROUGH
 
-    def _expect_less(self, state: SampleState, *, has_answer: bool) -> None:
+    def _expect_less(self, state: SampleState) -> None:
+        """Take off the plan what no arm needed of a sample that came to its end."""
         # What is stored already stays planned: an arm that failed before may have let it through.
-        recorders = [
+        spared = [
             recorders[state.repeat]
             for layer, recorders in self._verdicts.items()
-            if layer not in state.judged
+            if layer not in state.judged and state.answer is None
         ]
-        if not has_answer and state.model_code is None:
-            recorders.append(self._model[state.repeat])
-        for recorder in recorders:
+        if state.model_code is None:
+            spared.append(self._model[state.repeat])
+        for name in self._behind:
+            if name not in state.codes:
+                spared.append(self._guards[name].recorders[state.repeat])
+        for recorder in spared:
             recorder.progress.planned -= 1
 
-    def _after_answer(self, state: SampleState) -> None:
-        for name in self.asks:
-            if self._arms[name].reads_answers and name not in state.codes:
-                self._send(name, state)
+    def _judge_answer(self, state: SampleState) -> None:
         if state.answer is None:
-            self._expect_less(state, has_answer=True)
             return
         for layer in self._judges:
             if layer not in state.judged:
                 self._send(f"judge/{layer}", state)
 
-    def _guard_step(self, guard: DefenseWork) -> Step:
-        ask, is_last = as_coroutine(guard.guard), guard.reads_answers
+    def _guard_step(self, name: str) -> Step:
+        guard = self._guards[name]
+        ask, is_behind = as_coroutine(guard.guard), name in self._behind
 
         async def step(state: SampleState) -> None:
-            prompt = _answered(state) if is_last else state.prompt
+            prompt = _answered(state, guard) if is_behind else state.prompt
             item = _item(guard, state, prompt or state.prompt)
             answer, took = SKIPPED, None
             if prompt is not None:
                 answer, took = await self._monitor.asker.ask(ask, item.question())
-            state.codes[guard.name] = item.recorder.record_decision(
+            state.codes[name] = item.recorder.record_decision(
                 item, as_decision(answer), latency_ns=took
             )
             self._go_on(state)
 
         return step
 
-    def _batch_step(self, guard: DefenseWork, queue: BatchQueue) -> Step:
+    def _batch_step(self, name: str, queue: BatchQueue) -> Step:
+        guard = self._guards[name]
+
         async def step(state: SampleState) -> None:
             code = await queue.ask(_item(guard, state, state.prompt))
             if code is not None:
-                state.codes[guard.name] = code
+                state.codes[name] = code
                 self._go_on(state)
 
         return step
@@ -309,7 +366,9 @@ class PipelineRunner:
             position, response, is_attack=state.is_attack, latency_ns=took
         )
         state.answer = response.text if state.model_code == _ANSWERED else None
-        self._after_answer(state)
+        self._judge_answer(state)
+        if self._behind:
+            self._go_on(state)
 
     async def _judge(self, judge: Judge, layer: str, state: SampleState) -> None:
         if state.answer is None:
@@ -325,6 +384,41 @@ class PipelineRunner:
         )
 
 
+def _placed(pipeline: Pipeline) -> tuple[str, ...]:
+    """Return the guards of a pipeline whose decisions are stored under their own names."""
+    return pipeline.guards_at(Place.INPUT) if pipeline.places else pipeline.arms
+
+
+def _programs(pipeline: Pipeline, guards: Mapping[str, DefenseWork]) -> list[ArmProgram]:
+    """Return what each arm does; an arm named by its guard has it where its view says."""
+    programs = []
+    for guards_at in pipeline.places.values():
+        behind = guards_at.get(Place.OUTPUT, ())
+        program = ArmProgram(
+            before=guards_at.get(Place.INPUT, ()),
+            behind=tuple(stored_name(name, Place.OUTPUT) for name in behind),
+        )
+        programs.append(program)
+    for name in () if pipeline.places else pipeline.arms:
+        if name == NO_GUARD:
+            programs.append(ArmProgram())
+        elif guards[name].reads_answers:
+            programs.append(ArmProgram(behind=(name,)))
+        else:
+            programs.append(ArmProgram(before=(name,)))
+    return programs
+
+
+def _work_behind(guard: Guard, monitor: RunMonitor) -> DefenseWork:
+    """Return the work of a guard behind the model, stored under a name of its own."""
+    name = stored_name(guard.name, Place.OUTPUT)
+    recorders = tuple(
+        open_recorder(monitor, name, Stage.DEFENSE, repeat=repeat, part=guard.name)
+        for repeat in range(monitor.plan.repeats)
+    )
+    return DefenseWork(guard, recorders, monitor)
+
+
 def _answering(model: ChatModel, repeat: int) -> Callable[[Prompt], Awaitable[Response]]:
     return partial(model.draw, repeat=repeat) if isinstance(model, DrawingModel) else model.answer
 
@@ -334,12 +428,16 @@ def _item(guard: DefenseWork, state: SampleState, prompt: Prompt) -> PendingSamp
     return PendingSample(recorder, state.position, state.is_attack, prompt)
 
 
-def _answered(state: SampleState) -> Prompt | None:
+def _answered(state: SampleState, guard: DefenseWork) -> Prompt | None:
+    """Return the request with its answer, which is what a guard is to look at."""
     if state.answer is None:
         return None
     messages = state.prompt.messages
+    under_test = len(messages)
+    if guard.guard.capabilities.view is View.RESPONSE:  # which shows the answer by itself
+        under_test = state.prompt.under_test % len(messages)
     return replace(
         state.prompt,
         messages=(*messages, Message(role=Role.ASSISTANT, content=state.answer)),
-        under_test=state.prompt.under_test % len(messages),
+        under_test=under_test,
     )

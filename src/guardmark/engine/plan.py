@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -9,17 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.budget import Budget, SpendingMeter
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import VERSION, LatencyMode, Policy
+from guardmark.core.place import Place
 from guardmark.core.record import FIRST_LAYER
 from guardmark.defenses.guard import AnyDefense, as_guard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from guardmark.core.manifest import PartManifest
     from guardmark.core.protocols import ChatModel, Guard, Judge
     from guardmark.defenses.calls.pricing import PricedChain, PricedPart
     from guardmark.store.cache import AnswerCache
 
+ArmPlaces = Mapping[str, Mapping[Place, tuple[str, ...]]]
 NO_GUARD: Final = "none"  # name of the arm without a guard, and of the rows every arm shares
 UNHASHED: Final = frozenset({"report", "gate", "services", "prices", "adaptive"})
 """Sections that change how a run is done or told, never what it observes: no hash covers them."""
@@ -71,11 +74,27 @@ class CachedParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """Guard, target model and judges, in several arms over the same answers."""
+    """Guards, target model and judges, in several arms over the same answers.
+
+    Attributes:
+        arms: Names of the arms; without `places` each is a guard, or `none`.
+        places: Guards of each arm by place, asked in their order, where they were so stated.
+    """
 
     arms: tuple[str, ...]
     model: ChatModel
     judges: tuple[Judge, ...] = ()
+    places: ArmPlaces = field(default_factory=dict)
+
+    def guards_at(self, place: Place) -> tuple[str, ...]:
+        """Return the guards that stand at a place in any arm."""
+        names = (name for guards in self.places.values() for name in guards.get(place, ()))
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def only_behind(self) -> frozenset[str]:
+        """The guards that stand behind the model and nowhere before it."""
+        return frozenset(self.guards_at(Place.OUTPUT)).difference(self.guards_at(Place.INPUT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +119,7 @@ class Parts:
     model: BuiltPart | None = None
     judges: tuple[BuiltPart, ...] = ()
     arms: tuple[str, ...] = ()
+    places: ArmPlaces = field(default_factory=dict)
 
     @property
     def manifests(self) -> tuple[PartManifest, ...]:
@@ -127,7 +147,7 @@ class Parts:
         if self.model is None:
             return None
         judges = tuple(judge.part for judge in self.judges)
-        return Pipeline(arms=self.arms, model=self.model.part, judges=judges)
+        return Pipeline(arms=self.arms, model=self.model.part, judges=judges, places=self.places)
 
     def _built(self) -> tuple[BuiltPart, ...]:
         return (*self.defenses, *((self.model,) if self.model else ()), *self.judges)
@@ -209,9 +229,14 @@ def check(plan: Plan) -> None:
             "Latency mode open measures defenses alone; a pipeline has no single send time.\n"
             "Next: set latency.mode to isolated or loaded, or leave out the pipeline."
         )
-    unknown = [arm for arm in plan.pipeline.arms if arm != NO_GUARD and arm not in names]
+    stated: tuple[str, ...] = plan.pipeline.arms
+    if plan.pipeline.places:
+        places = (Place.INPUT, Place.OUTPUT)
+        stated = tuple(guard for place in places for guard in plan.pipeline.guards_at(place))
+    unknown = [name for name in stated if name != NO_GUARD and name not in names]
     if unknown or not plan.pipeline.arms:
-        mistake = f"unknown arm {unknown[0]!r}" if unknown else "no arm"
+        what = "guard" if plan.pipeline.places else "arm"
+        mistake = f"unknown {what} {unknown[0]!r}" if unknown else "no arm"
         raise ConfigError(f"The pipeline has {mistake}. Known: {', '.join([NO_GUARD, *names])}.")
     judges = [judge.name for judge in plan.pipeline.judges]
     if len(set(judges)) < len(judges):

@@ -34,7 +34,7 @@ class PendingSample(NamedTuple):
 
     def question(self) -> Question:
         """Return what is asked about it."""
-        return self.recorder.question(self.position, self.recorder.name, self.prompt)
+        return self.recorder.question(self.position, self.recorder.part, self.prompt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,6 +46,7 @@ class Recorder:
     """
 
     name: str
+    part: str  # which is asked; guards behind a model are stored under a name of their own
     batch: RecordBatch
     progress: ProgressCounts
     monitor: RunMonitor
@@ -71,7 +72,8 @@ class Recorder:
             monitor.note_failure(self.name, decision, code=code)
         elif decision.score_kind is ScoreKind.CONFIDENCE:
             monitor.note_confidence(self.name, decision)
-        if monitor.rule is not None and position < self.labelled:
+        is_ruled = monitor.rule is not None and self.name == self.part
+        if monitor.rule is not None and is_ruled and position < self.labelled:
             monitor.rule.observe(self.name, position, code)
             monitor.ask_rule(self.progress)
         return code
@@ -81,7 +83,7 @@ class Recorder:
     ) -> None:
         """Store and count the decisions of a defense that answers at once."""
         add, counts, monitor = self.batch.add, self.progress.counts, self.monitor
-        price = monitor.spending.prices.get(self.name)
+        price = monitor.spending.prices.get(self.part)
         if price is not None:
             decisions = list(map(price.stamp, decisions, chunk.prompts))
         rule = monitor.rule
@@ -141,7 +143,13 @@ class Recorder:
 
 
 def open_recorder(
-    monitor: RunMonitor, name: str, stage: Stage, *, layer: str = FIRST_LAYER, repeat: int = 0
+    monitor: RunMonitor,
+    name: str,
+    stage: Stage,
+    *,
+    layer: str = FIRST_LAYER,
+    repeat: int = 0,
+    part: str = "",
 ) -> Recorder:
     """Open the recorder of a part in one repeat; what is stored already is counted in."""
     writer = monitor.writer
@@ -152,6 +160,7 @@ def open_recorder(
         progress.counts[index] += count
     return Recorder(
         name=progress.name,
+        part=part or progress.name,
         batch=batch,
         progress=progress,
         monitor=monitor,

@@ -170,7 +170,8 @@ def summary_of(monitor: RunMonitor, progress: Progress) -> RunSummary:
 
 async def _carry_out(monitor: RunMonitor, progress: Progress) -> None:
     plan = monitor.plan
-    every = [_work(guard, monitor) for guard in plan.guards]
+    behind = frozenset[str]() if plan.pipeline is None else plan.pipeline.only_behind
+    every = [_work(guard, monitor) for guard in plan.guards if guard.name not in behind]
     pipeline = None
     if plan.pipeline is not None:
         from guardmark.engine.pipeline import PipelineRunner

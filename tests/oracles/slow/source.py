@@ -197,7 +197,9 @@ class Source:
         """
         known = {part["name"] for part in self.manifest["parts"] if part["kind"] == "defense"}
         rows = self.connection.execute(_GUARDS)
-        return [name for name, has_decided in rows if has_decided or name in known]
+        behind = {f"{name}@output" for name in known} - known  # what guards say of answers
+        names = [name for name, has_decided in rows if has_decided or name in known]
+        return [name for name in names if name not in behind]
 
     def decided(self, defense: str) -> dict[tuple[int, int], str]:
         """Return what one defense decided in the run itself, by repeat and position."""

@@ -50,6 +50,22 @@ def test_a_part_of_a_table_leaves_out_rows_of_which_it_says_nothing() -> None:
     assert [line.split() for line in second[2:] if line] == [["words", "benign", "8"]]
 
 
+def test_words_that_are_too_long_for_a_line_go_on_below_in_their_column() -> None:
+    """No line is wider than the terminal, and no word is lost."""
+    evidence = " and ".join(f"rate number {number}" for number in range(20))
+    table = table_of(
+        [("LLM01", evidence), ("LLM02", "nothing")],
+        {"Item|Evidence for it": lambda row: row},
+        table_id="crosswalk",
+        texts=("Evidence for it",),
+    )
+    lines = drawn(table, 60)
+    assert max(map(len, lines)) <= 60
+    text = " ".join(lines)
+    assert all(f"rate number {number}" in " ".join(text.split()) for number in range(20))
+    assert [line.split()[0] for line in lines if line.startswith("LLM")] == ["LLM01", "LLM02"]
+
+
 def test_a_table_that_fits_stands_in_one_piece() -> None:
     """With every row, whatever it holds."""
     lines = drawn(times((None, 8)), WIDE)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from guardmark.analysis.compare.merit import find_dominated
 from guardmark.analysis.defense.scorecard import Scorecard
-from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD
+from guardmark.analysis.pipeline.frame import DEFENSE, is_unguarded
 from guardmark.analysis.settings import RelianceLimits
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.selection import rate_of_chosen
@@ -71,7 +71,7 @@ def recommend(
     limits = limits or RelianceLimits()
     candidates = [each for each in defenses if not each.is_baseline]
     if scope != DEFENSE:
-        candidates = [each for each in candidates if each.name != NO_GUARD] or candidates
+        candidates = [each for each in candidates if not is_unguarded(each.part)] or candidates
     on_defenses = [
         Advice(rule=rule, defense=each.name, scope=scope, version=each.part.version, **at._asdict())
         for rule, grounds in _RULES.items()

@@ -160,6 +160,9 @@ def find_unseen(
 ) -> tuple[Unseen, ...]:
     """Find the guards and judges whose provider filtered what they were to read."""
     parts = [(arm.name, Stage.DEFENSE, FIRST_LAYER, frame.matrix(arm)) for arm in frame.arms]
+    for arm in () if pipeline is None else pipeline.arms:
+        behind = [step for step in arm.steps if step.stored != step.guard]
+        parts += [(each.stored, Stage.DEFENSE, FIRST_LAYER, each.decision) for each in behind]
     for judging in () if pipeline is None else pipeline.judgings:
         parts += [(each.name, Stage.JUDGE, each.layer, each.label) for each in judging.judges]
     rates = PlaceRates(frame, frame.settings)

@@ -1,4 +1,4 @@
-"""Everything a report says about guard, model and judge together, arm by arm."""
+"""Everything a report says about guards, model and judge together, arm by arm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from guardmark.analysis.defense.counts import grouped_rate
-from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING
+from guardmark.analysis.defense.frame import (
+    ALLOW,
+    BLOCK,
+    ERROR,
+    MALFORMED,
+    MISSING,
+    REWRITTEN,
+)
 from guardmark.analysis.defense.latency import asking_ranks, measure_latency
 from guardmark.analysis.pipeline.answers import (
     rate_answers,
@@ -19,7 +26,6 @@ from guardmark.analysis.pipeline.answers import (
 )
 from guardmark.analysis.pipeline.frame import (
     ANSWERED,
-    NO_GUARD,
     SYSTEM,
     EndPair,
     PlaceRates,
@@ -37,6 +43,7 @@ from guardmark.analysis.pipeline.judges import (
 )
 from guardmark.core.errors import UnknownName
 from guardmark.core.manifest import Policy
+from guardmark.core.place import Place
 from guardmark.core.record import FIRST_LAYER
 from guardmark.stats.quantiles import median_difference
 from guardmark.store.columns import record_columns, sample_columns
@@ -96,6 +103,27 @@ class GuardRates:
     block: Estimate
     malformed: Estimate
     error: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardStops:
+    """What one guard of an arm stopped, of what the guards before it let pass.
+
+    Attributes:
+        place: Before the model (`input`) or behind it (`output`).
+        guard: Its name.
+        attacks: Attacks it blocked, of those that reached it.
+        benign: Benign samples it blocked, of those that reached it.
+        undecided: What it gave no decision about, of what reached it: malformed or an error.
+        rewritten: What it let go on as another text, of what reached it.
+    """
+
+    place: Place
+    guard: str
+    attacks: Estimate
+    benign: Estimate
+    undecided: Estimate
+    rewritten: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,13 +207,16 @@ class ArmAnalysis:
     """Everything said about one arm.
 
     Attributes:
-        name: Name of the guard, or `none`.
+        name: Name of the arm: as it is stated, or the name of its guard, or `none`.
         system: Card over everything that was asked.
         model: Card over what the guard allowed.
         fail_open: Everything without a known end goes the attacker's way.
         fail_closed: Everything without a known end was blocked.
         under_policy: As the run's policy makes it, or None when it enforces nothing.
-        guard: How often the guard gave each outcome, or None without a guard.
+        guard: How often the guards together gave each outcome, or None without a guard.
+        stopped: What each guard stopped, in the order in which a sample comes by them.
+        drawn: The arm as a reader would draw it: `words -> model -> leaks`.
+        is_placed: Whether the configuration states its guards by place.
         provider: What the filter of the model's provider blocked behind the guard.
         gain: Against the arm without a guard, or None where there is none.
         corrected: Corrected by labels of people, or None without any.
@@ -199,6 +230,9 @@ class ArmAnalysis:
     fail_closed: EndPair
     under_policy: EndPair | None
     guard: GuardRates | None
+    stopped: tuple[GuardStops, ...] = ()
+    drawn: str = "model"
+    is_placed: bool = field(default=False, metadata={"json": False})
     provider: ProviderBlocks
     gain: GuardGain | None
     coverage: PipelineCoverage
@@ -289,7 +323,10 @@ def _analyse_arm(
         ),
         fail_closed=rates.pair(ends.is_unsafe, ends.is_refused, ends.asked),
         under_policy=_by_policy(rates, pipeline, arm),
-        guard=None if arm.name == NO_GUARD else _count_guard(rates, arm),
+        guard=_count_guard(rates, arm) if arm.steps else None,
+        stopped=tuple(_count_stops(rates, pipeline, arm)),
+        drawn=arm.drawn,
+        is_placed=arm.is_placed,
         provider=rate_provider(rates, arm, ends, marks=marks),
         gain=_gain(rates, pipeline, arm, ends),
         coverage=_coverage(rates, pipeline, ends, labelled),
@@ -345,23 +382,42 @@ def _enforced(pipeline: PipelineFrame, arm: PipelineArm, blocking: Collection[Po
 
 
 def _count_guard(rates: PlaceRates, arm: PipelineArm) -> GuardRates:
-    asked = arm.decision != MISSING
+    asked = arm.asked
     codes = {"allow": ALLOW, "block": BLOCK, "malformed": MALFORMED, "error": ERROR}
     return GuardRates(**{key: rates.of(arm.decision == at, asked) for key, at in codes.items()})
+
+
+def _count_stops(
+    rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm
+) -> Iterator[GuardStops]:
+    """Count what each guard of an arm did with what reached it."""
+    for number, step in enumerate(arm.steps):
+        reached = arm.reached(number) & (step.decision != MISSING)
+        if step.place is Place.OUTPUT:  # without an answer there was nothing to look at
+            reached &= pipeline.model == ANSWERED
+        blocked = step.decision == BLOCK
+        yield GuardStops(
+            place=step.place,
+            guard=step.guard,
+            attacks=rates.of(blocked, reached & rates.is_attack),
+            benign=rates.of(blocked, reached & ~rates.is_attack),
+            undecided=rates.of(np.isin(step.decision, (MALFORMED, ERROR)), reached),
+            rewritten=rates.of(step.decision == REWRITTEN, reached),
+        )
 
 
 def _labelled(
     reader: RecordReader, rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm
 ) -> Estimate:
     """Estimate how much of what an arm was asked has a label."""
-    asked = arm.decision != MISSING
+    asked = arm.asked
     if not reader.unlabelled_count():
         return rates.of(asked, asked)
     every = sample_columns(reader, is_every=True)
-    if arm.name == NO_GUARD:
+    if not arm.steps:
         asked_samples = np.tile(np.arange(len(every.ids)), pipeline.frame.manifest.repeats)
     else:
-        asked_samples = record_columns(reader, arm.name, is_every=True).sample
+        asked_samples = record_columns(reader, arm.steps[0].stored, is_every=True).sample
     return grouped_rate(
         asked_samples < reader.sample_count(),
         every.group.codes[asked_samples],
@@ -392,8 +448,8 @@ def _gain(
     rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm, ends: Ends
 ) -> GuardGain | None:
     """Compare an arm with the arm without a guard, on places whose end is known in both."""
-    bare = next((each for each in pipeline.arms if each.name == NO_GUARD), None)
-    if bare is None or arm.name == NO_GUARD:
+    bare = next((each for each in pipeline.arms if not each.steps), None)
+    if bare is None or not arm.steps:
         return None
     other = find_ends(bare, pipeline.judging)
     both, is_attack = ends.is_known & other.is_known, rates.is_attack

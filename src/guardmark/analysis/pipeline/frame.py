@@ -1,7 +1,8 @@
-"""Guard, model and judges of a run side by side, by sample and repeat, and what came out."""
+"""Guards, model and judges of a run side by side, by sample and repeat, and what came out."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -12,10 +13,19 @@ from guardmark.analysis.defense.counts import (
     grouped_difference,
     grouped_rate,
 )
-from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING, column_of
+from guardmark.analysis.defense.frame import (
+    ALLOW,
+    BLOCK,
+    ERROR,
+    MALFORMED,
+    MISSING,
+    column_of,
+    part_column,
+)
 from guardmark.analysis.defense.latency import spread_times
 from guardmark.core.manifest import PartManifest
 from guardmark.core.outcome import AnswerMode
+from guardmark.core.place import Place, stored_name
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.sample import View
 from guardmark.stats.drawing import DrawPlan
@@ -33,6 +43,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate
+    from guardmark.core.manifest import RunManifest
     from guardmark.stats.arguments import Flags, Floats
     from guardmark.stats.figures import Ratio
     from guardmark.store.columns import RecordColumns
@@ -56,16 +67,77 @@ _MET: Final = (*_HELPED, ANSWER_MODE_CODE[AnswerMode.INDIRECT])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineArm:
-    """A guard, or `none`, with its decisions by place; those of `none` are all allow.
+class GuardStep:
+    """A guard at a place of an arm, and what it decided.
 
     Attributes:
-        by_provider: The guard let it through, and the provider of the model blocked.
+        guard: Its name in the configuration.
+        place: Before the model (`input`) or behind it (`output`).
+        stored: The name under which its decisions are stored.
+        decision: What it decided by sample and repeat; `MISSING` where it was not asked.
+    """
+
+    guard: str
+    place: Place
+    stored: str
+    decision: Codes
+    records: RecordColumns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineArm:
+    """A system under test: guards around the model, in the order in which they are asked.
+
+    Attributes:
+        steps: Its guards; none in an arm without a guard.
+        decision: What the guards together decided: the first that does not allow ends it.
+        by_provider: The guards let it in, and the provider of the model blocked.
+        is_placed: The configuration states its guards by place.
     """
 
     name: str
+    steps: tuple[GuardStep, ...]
     decision: Codes
     by_provider: Flags
+    is_placed: bool = False
+
+    @property
+    def asked(self) -> Flags:
+        """Where the arm was asked: where its first guard was, or everywhere without one."""
+        if not self.steps:
+            return np.ones(len(self.decision), dtype=np.bool_)
+        asked: Flags = self.steps[0].decision != MISSING
+        return asked
+
+    @property
+    def drawn(self) -> str:
+        """The arm as a reader would draw it: `words -> model -> leaks`."""
+        before = [step.guard for step in self.steps if step.place is Place.INPUT]
+        behind = [step.guard for step in self.steps if step.place is Place.OUTPUT]
+        return " -> ".join([*before, "model", *behind])
+
+    def reached(self, number: int, *, lets_through: tuple[int, ...] = ()) -> Flags:
+        """Tell what all guards before the one of this number let pass."""
+        passing = np.ones(len(self.decision), dtype=np.bool_)
+        for step in self.steps[:number]:
+            passing &= np.isin(step.decision, (ALLOW, *lets_through))
+        return passing
+
+    def decided(self, lets_through: tuple[int, ...] = ()) -> Codes:
+        """Return what the guards together decide where some outcomes let a sample pass."""
+        return decide_together(self.steps, len(self.decision), lets_through=lets_through)
+
+
+def decide_together(
+    steps: Sequence[GuardStep], places: int, *, lets_through: tuple[int, ...] = ()
+) -> Codes:
+    """Return the first decision that does not let a sample pass, else allow."""
+    decision = np.full(places, ALLOW, dtype=np.int8)
+    for step in steps:
+        is_going = decision == ALLOW
+        passes = np.isin(step.decision, (ALLOW, *lets_through))
+        decision = np.where(is_going & ~passes, step.decision, decision).astype(np.int8)
+    return decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +229,7 @@ def read_pipeline(reader: RecordReader, frame: Frame) -> PipelineFrame | None:
     ordered = sorted(judgings.items(), key=lambda each: each[0] != headline)
     return PipelineFrame(
         frame=frame,
-        arms=tuple(_arms(frame, answers)),
+        arms=tuple(_arms(reader, frame, answers)),
         model=answers,
         answering=model,
         judgings=tuple(_judging(name, judges) for name, judges in ordered),
@@ -239,22 +311,89 @@ def _judge(reader: RecordReader, frame: Frame, layer: str) -> JudgeColumns:
     )
 
 
-def _arms(frame: Frame, answers: Codes) -> Iterator[PipelineArm]:
-    is_blocked = answers == BLOCK
+def stated_places(manifest: RunManifest) -> dict[str, dict[Place, tuple[str, ...]]]:
+    """Return the guards of each arm by place; nothing where arms are named by their guards."""
+    pipeline = manifest.settings.get("pipeline")
+    stated = pipeline.get("arms") if isinstance(pipeline, Mapping) else None
+    arms = {}
+    for name, guards in stated.items() if isinstance(stated, Mapping) else ():
+        arms[str(name)] = {
+            place: _names(guards.get(place.value)) for place in (Place.INPUT, Place.OUTPUT)
+        }
+    return arms
+
+
+def _names(stated: object) -> tuple[str, ...]:
+    if isinstance(stated, str):
+        return (stated,)
+    return tuple(map(str, stated)) if isinstance(stated, list | tuple) else ()
+
+
+def _arms(reader: RecordReader, frame: Frame, answers: Codes) -> Iterator[PipelineArm]:
+    placed = stated_places(frame.manifest)
+    if placed:
+        yield from _placed_arms(reader, frame, answers, placed=placed)
+        return
     guards = {arm.name: arm for arm in frame.arms}
     stated = frame.manifest.settings.get("pipeline")
     named = stated.get("guards") if isinstance(stated, dict) else None
     for name in named if isinstance(named, list) else [NO_GUARD, *guards]:
         if name in guards:
-            decision = frame.matrix(guards[name])
-            met = decision == ALLOW
-            if guards[name].part.view == View.RESPONSE:
-                met |= decision == ERROR  # it had no answer to look at
-            yield PipelineArm(name=name, decision=decision, by_provider=is_blocked & met)
+            reads_answers = guards[name].part.view == View.RESPONSE
+            step = GuardStep(
+                guard=name,
+                place=Place.OUTPUT if reads_answers else Place.INPUT,
+                stored=name,
+                decision=frame.matrix(guards[name]),
+                records=guards[name].records,
+            )
+            yield _arm(name, (step,), answers)
         elif name == NO_GUARD:
-            places = frame.manifest.repeats * frame.sample_count
-            decision = np.zeros(places, dtype=np.int8)
-            yield PipelineArm(name=NO_GUARD, decision=decision, by_provider=is_blocked)
+            yield _arm(NO_GUARD, (), answers)
+
+
+def _placed_arms(
+    reader: RecordReader,
+    frame: Frame,
+    answers: Codes,
+    *,
+    placed: Mapping[str, Mapping[Place, tuple[str, ...]]],
+) -> Iterator[PipelineArm]:
+    """Yield the arms whose guards are stated by place, and of which the run holds each guard."""
+    known = reader.defenses()
+    for name, places in placed.items():
+        wanted = [(guard, place) for place, guards in places.items() for guard in guards]
+        if all(stored_name(guard, place) in known for guard, place in wanted):
+            steps = tuple(_step(reader, frame, guard, place=place) for guard, place in wanted)
+            yield replace(_arm(name, steps, answers), is_placed=True)
+
+
+def _step(reader: RecordReader, frame: Frame, guard: str, *, place: Place) -> GuardStep:
+    stored = stored_name(guard, place)
+    column = next((arm for arm in frame.arms if arm.name == stored), None)
+    if column is None:
+        records = record_columns(reader, stored, is_every=frame.is_every)
+        threshold = dict(frame.settings.thresholds).get(guard)
+        column = part_column(frame.manifest, records, threshold)
+    return GuardStep(
+        guard=guard,
+        place=place,
+        stored=stored,
+        decision=frame.matrix(column),
+        records=column.records,
+    )
+
+
+def _arm(name: str, steps: tuple[GuardStep, ...], answers: Codes) -> PipelineArm:
+    before = [step for step in steps if step.place is Place.INPUT]
+    is_let_in = decide_together(before, len(answers)) == ALLOW
+    decision = decide_together(steps, len(answers))
+    # Behind the model a guard had no answer to look at, which is an error of its own.
+    met = np.isin(decision, (ALLOW, ERROR))
+    is_blocked = answers == BLOCK
+    return PipelineArm(
+        name=name, steps=steps, decision=decision, by_provider=is_blocked & is_let_in & met
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,13 +500,13 @@ class PlaceRates:
 
 def waited_ms(pipeline: PipelineFrame, arm: PipelineArm) -> Floats:
     """Return how long one waits for what an arm says; nan where a stage of it was not timed."""
-    answering = spread_times(pipeline.frame, pipeline.answering)
-    if arm.name == NO_GUARD:
-        return answering
-    guard = pipeline.frame.arm(arm.name)
+    frame = pipeline.frame
+    waited = np.zeros(len(arm.decision))
+    for number, step in enumerate(arm.steps):
+        waited += np.where(arm.reached(number), spread_times(frame, step.records), 0.0)
+    before = sum(step.place is Place.INPUT for step in arm.steps)
     # A guard that blocks spares the answer, unless it is the answer that it reads.
-    is_spared = (arm.decision == BLOCK) & (guard.part.view != View.RESPONSE)
-    waited = spread_times(pipeline.frame, guard.records) + np.where(is_spared, 0.0, answering)
+    waited += np.where(arm.reached(before), spread_times(frame, pipeline.answering), 0.0)
     return np.where(arm.decision <= BLOCK, waited, np.nan)
 
 
@@ -379,15 +518,16 @@ def find_ends(
     lets_through: tuple[int, ...] = (),
 ) -> Ends:
     """Find what came out of an arm."""
-    passed = np.isin(arm.decision, (ALLOW, *lets_through)) | arm.by_provider
+    decision = arm.decided(lets_through) if lets_through else arm.decision
+    passed = (decision == ALLOW) | arm.by_provider
     nobody = np.full(len(arm.decision), MISSING, dtype=np.int8)
     label, mode = (nobody, nobody) if judging is None else (judging.label, judging.mode)
     valid = passed & is_valid(label)
     unsafe = valid & (label == UNSAFE)
     return Ends(
-        asked=arm.decision != MISSING,
+        asked=arm.asked,
         passed=passed,
-        is_known=valid | np.isin(arm.decision, (BLOCK, *blocks)) | arm.by_provider,
+        is_known=valid | np.isin(decision, (BLOCK, *blocks)) | arm.by_provider,
         is_unsafe=unsafe,
         is_refused=~(valid & np.isin(mode, _HELPED)),
         is_harmful_help=unsafe & np.isin(mode, _MET),
@@ -417,8 +557,15 @@ def deployed(frame: Frame, names: Sequence[str] = ()) -> tuple[DefenseColumn, ..
     """Return the arms that a limit is about: those named, else those with a guard, if any."""
     if names:
         return tuple(arm for arm in frame.arms if arm.name in names)
-    guarded = tuple(arm for arm in frame.arms if arm.name != NO_GUARD and not arm.is_baseline)
-    return guarded or frame.candidates()
+    guarded = [arm for arm in frame.arms if not is_unguarded(arm.part)]
+    return tuple(arm for arm in guarded if not arm.is_baseline) or frame.candidates()
+
+
+def is_unguarded(part: PartManifest) -> bool:
+    """Tell whether a subject is the arm without a guard."""
+    if part.kind == SYSTEM and "guards" in part.settings:
+        return not part.settings["guards"]
+    return part.name == NO_GUARD
 
 
 def _column(pipeline: PipelineFrame, arm: PipelineArm, judging: Judging) -> DefenseColumn:
@@ -429,10 +576,17 @@ def _column(pipeline: PipelineFrame, arm: PipelineArm, judging: Judging) -> Defe
     spoken = np.where(ends.passed, judging.label, arm.decision)
     unknown = np.where(spoken == MALFORMED, MALFORMED, ERROR)
     outcome = np.where(ends.is_known, np.where(is_stopped, BLOCK, ALLOW), unknown)
-    guard = next((each.part for each in frame.arms if each.name == arm.name), None)
+    guard, settings = None, dict[str, object]()
+    if arm.is_placed:
+        settings["guards"] = [f"{step.place.value}: {step.guard}" for step in arm.steps]
+        settings["drawn"] = arm.drawn
+    else:
+        guard = next((each.part for each in frame.arms if each.name == arm.name), None)
     part_type, role = (guard.type, guard.role) if guard else ("", "")
     model = next((p.settings.get("model") for p in frame.manifest.parts if p.kind == "model"), "")
     version = str(model or "")
-    part = PartManifest(name=arm.name, kind=SYSTEM, type=part_type, version=version, role=role)
+    part = PartManifest(
+        name=arm.name, kind=SYSTEM, type=part_type, version=version, role=role, settings=settings
+    )
     outcome = np.where(ends.asked, outcome, MISSING)
     return column_of(frame, part, outcome, latency_ns=waited_ns)

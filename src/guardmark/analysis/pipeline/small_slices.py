@@ -13,7 +13,6 @@ import numpy as np
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, is_decision, read_frame
 from guardmark.analysis.pipeline.frame import (
     DEFENSE,
-    NO_GUARD,
     SYSTEM,
     PlaceRates,
     find_ends,
@@ -230,7 +229,7 @@ def _cards(frame: Frame, pipeline: PipelineFrame | None) -> Iterator[_Card]:
     ends = {arm.name: find_ends(arm, pipeline.judging) for arm in pipeline.arms} if pipeline else {}
     guards = {arm.name: arm for arm in frame.arms}
     for name in dict.fromkeys([*ends, *guards]):
-        if name != NO_GUARD:
+        if name in guards:
             outcome = frame.matrix(guards[name])
             wrong = outcome == np.where(frame.is_attack, ALLOW, BLOCK)
             yield _Card(name, DEFENSE, wrong, is_decision(outcome))

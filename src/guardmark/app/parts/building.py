@@ -17,8 +17,10 @@ from guardmark.config.deadline import FOLDER_TIMEOUT_S, PATTERN_TIMEOUT_S, CallA
 from guardmark.config.settings import BuildContext, stated_price
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import VERSION, PartManifest
+from guardmark.core.place import Place
 from guardmark.core.protocols import Closable, Guard
 from guardmark.core.record import FIRST_LAYER
+from guardmark.core.sample import View
 from guardmark.defenses.calls.pricing import HasPricedMembers, PricedChain, PricedPart
 from guardmark.defenses.function import AsyncFunctionDefense, FunctionDefense
 from guardmark.defenses.guard import as_guard, is_defense, source_of
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 _MOST_LINKS: Final = 100
 _GRADIENT = ("adaptive", "gradient")
+_SHORT_FORM: Final = ("pipeline", "guards")
 INERT: Final[Mapping[str, Mapping[str, Sequence[str]]]] = tomllib.loads(
     Path(__file__).with_name("inert.toml").read_text(encoding="utf-8")
 )
@@ -59,7 +62,13 @@ def build_parts(
         return Parts(defenses=defenses)
     names = {built.manifest.name for built in defenses}
     model = build_one(loaded, ("pipeline", "model"), "model", name="model", services=services)
+    _require_places(loaded, defenses)
     arms = tuple(arm for arm in pipeline.guards if arm == NO_GUARD or arm in names)
+    places = {}
+    for arm, settings in pipeline.arms.items():
+        guards = settings.guards_at()
+        if names.issuperset(name for at_place in guards.values() for name in at_place):
+            places[arm] = guards
     judges = tuple(build_judges(loaded, services))
     own = [FIRST_LAYER, *(layer_of(each.part, [e.part for e in judges]) for each in judges)]
     if twice := sorted({name for name in own[1:] if own[1:].count(name) > 1}):
@@ -68,7 +77,48 @@ def build_parts(
     if pipeline.headline not in ("", *own):
         unknown = UnknownName("judging of this run", pipeline.headline, dict.fromkeys(own))
         raise locate_error(unknown, loaded, ("pipeline", "headline"))
-    return Parts(defenses=defenses, model=model, judges=judges, arms=arms)
+    return Parts(
+        defenses=defenses, model=model, judges=judges, arms=arms or tuple(places), places=places
+    )
+
+
+def _require_places(loaded: LoadedConfig, defenses: Sequence[BuiltPart]) -> None:
+    """Refuse guards before the model that are to look at its answer, which is not there yet."""
+    pipeline = loaded.config.pipeline
+    if pipeline is None:
+        return
+    built = {each.manifest.name: each.part for each in defenses}
+    before: list[tuple[str, Keys]] = [(name, _SHORT_FORM) for name in pipeline.guards]
+    for arm, settings in pipeline.arms.items():
+        path: Keys = ("pipeline", "arms", arm, Place.INPUT.value)
+        before += [(name, path) for name in settings.guards_at().get(Place.INPUT, ())]
+    for name, path in before:
+        if name not in built:
+            continue
+        reads_answers = built[name].capabilities.view is View.RESPONSE
+        if reads_answers and path == _SHORT_FORM:
+            continue  # in the short form its view says that it stands behind the model
+        reader = name if reads_answers else _answer_reader(loaded, name)
+        if reader:
+            mistake = ConfigError(
+                f"{name} would stand before the model, and {reader} looks at its answer (view: "
+                "response), which is not there yet.\n"
+                f"Next: name {reader} at `output` of an arm, for example  pipeline: {{arms: "
+                f"{{behind: {{output: {reader}}}}}}}"
+            )
+            raise locate_error(mistake, loaded, path)
+
+
+def _answer_reader(loaded: LoadedConfig, name: str) -> str:
+    """Return the first defense that a defense is made of and that looks at answers, or nothing."""
+    of: str | Sequence[str] = getattr(loaded.parts["defenses", name], "of", ())
+    for member in (of,) if isinstance(of, str) else of:
+        if getattr(loaded.parts["defenses", member], "view", None) == View.RESPONSE:
+            return member
+        below = _answer_reader(loaded, member)
+        if below:
+            return below
+    return ""
 
 
 def build_judges(loaded: LoadedConfig, services: Services | None) -> Iterator[BuiltPart]:
@@ -448,7 +498,8 @@ def asked_once(loaded: LoadedConfig) -> frozenset[str]:
     pipeline, run = loaded.config.pipeline, loaded.config.run
     if pipeline is None or run.repeats == 1 or run.repeat_guards:
         return frozenset()
-    guards = {name: loaded.parts.get(("defenses", name)) for name in pipeline.guards}
+    named = (*pipeline.guards, *pipeline.guards_at(Place.INPUT))
+    guards = {name: loaded.parts.get(("defenses", name)) for name in named}
     fixed = {name for name, settings in guards.items() if getattr(settings, "draws_nothing", False)}
     return frozenset(fixed.union(pipeline.deterministic))
 

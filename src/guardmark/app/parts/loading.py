@@ -35,6 +35,7 @@ from guardmark.config.source import STANDARD_INPUT, Source, parse_yaml, read_tex
 from guardmark.core.errors import BadSettings, ConfigError, UnknownName, did_you_mean, listed
 from guardmark.core.limits import MOST_DEFENSES
 from guardmark.core.manifest import BASELINE_ROLE, IN_PROCESS
+from guardmark.core.place import Place, stored_name
 from guardmark.core.sample import DEFAULT_TAXONOMY, Taxonomy, extended
 from guardmark.datasets.builtin import DEFAULT_SET
 from guardmark.datasets.loading import DataReading, LoadedData, load
@@ -128,6 +129,7 @@ def _checked(document: dict[str, Any], source: Source, folder: Path) -> LoadedCo
     if config is not None:
         mistakes.extend(_loose_ends(config, source))
         mistakes.extend(_loose_guards(config, source))
+        mistakes.extend(_taken_names(config, source))
     if mistakes or config is None:
         raise ConfigError(first_lines(mistakes))
     return LoadedConfig(config=config, parts=parts, folder=folder, source=source)
@@ -255,17 +257,34 @@ def _loose_ends(config: Config, source: Source) -> Iterator[str]:
 
 
 def _loose_guards(config: Config, source: Source) -> Iterator[str]:
-    """Names of guards in arms of agents that point nowhere."""
-    if config.agent is None:
-        return
-    for arm, settings in config.agent.arms.items():
-        for place, names in settings.guards_at().items():
+    """Names of guards in arms that point nowhere."""
+    stated: list[tuple[str, str, Mapping[Place, Sequence[str]]]] = []
+    if config.agent is not None:
+        stated += [("agent", arm, each.guards_at()) for arm, each in config.agent.arms.items()]
+    if config.pipeline is not None:
+        arms = config.pipeline.arms
+        stated += [("pipeline", arm, each.guards_at()) for arm, each in arms.items()]
+    for section, arm, places in stated:
+        for place, names in places.items():
             for name in names:
                 if name not in config.defenses:
-                    here = source.where(("agent", "arms", arm, place.value))
+                    here = source.where((section, "arms", arm, place.value))
                     hint = did_you_mean(name, config.defenses)
                     known = listed(config.defenses)
                     yield f"{here}: no defense is called {name!r}.{hint} Known: {known}."
+
+
+def _taken_names(config: Config, source: Source) -> Iterator[str]:
+    """Defenses that are called as the decisions of another about answers are stored."""
+    behind = () if config.pipeline is None else config.pipeline.guards_at(Place.OUTPUT)
+    for guard in behind:
+        name = stored_name(guard, Place.OUTPUT)
+        if name in config.defenses:
+            here = source.where(("defenses", name))
+            yield (
+                f"{here}: the name {name!r} is taken: what {guard} says of answers is stored under "
+                "it. Give the defense another name."
+            )
 
 
 OPTIONS: Final = "the options"
@@ -390,6 +409,7 @@ def require_gate(config: Config, defenses: Sequence[str]) -> None:
     known = defenses
     if pipeline is not None and (system or judge) and not limits:
         known = [arm for arm in pipeline.guards if arm in (*defenses, "none")]
+        known += pipeline.arms
     for name in gate.defenses:
         if name not in known:
             raise UnknownName("defense of this run", name, known)
@@ -443,8 +463,9 @@ def config_sha256(
         run.pop(setting)
     if not run["repeat_guards"]:  # as in runs of before, which know neither
         run.pop("repeat_guards")
-    if not pipeline.get("deterministic"):
-        pipeline.pop("deterministic", None)
+    for setting in ("deterministic", "arms"):  # as in runs of before, which know neither
+        if not pipeline.get(setting):
+            pipeline.pop(setting, None)
     if config.run.cluster:  # another place for the same calls
         run["workers"] = "inline"
         for setting in CLUSTER_SETTINGS:

@@ -65,7 +65,9 @@ def find_run(path: Path) -> RunDir:
     if (folder / "records.sqlite").exists():
         return RunDir(path=folder).checked()
     levels = ("*/records.sqlite", "*/*/records.sqlite")
-    below = _by_time(found.parent for level in levels for found in folder.glob(level))
+    below: list[Path] = []
+    if not path.is_file():  # whoever names a file means no run that lies elsewhere
+        below = _by_time(found.parent for level in levels for found in folder.glob(level))
     if len(below) == 1:
         return RunDir(path=below[0]).checked()
     if not below:

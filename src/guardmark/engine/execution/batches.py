@@ -186,7 +186,7 @@ async def _gather(
 def affordable(batch: Sequence[PendingSample], monitor: RunMonitor) -> int:
     """Return about how many samples of a batch calls and money are left."""
     room = monitor.room(len(batch))
-    price = monitor.spending.prices.get(batch[0].recorder.name)
+    price = monitor.spending.prices.get(batch[0].recorder.part)
     if price is None or not room:
         return room
     return monitor.affordable(price.of_call(sample.prompt) for sample in batch[:room])

@@ -68,6 +68,11 @@ def write_rows(reader: RecordReader, layer: str = "") -> Iterator[ArmRows]:
     pipeline = read_pipeline(reader, frame)
     if pipeline is None:
         raise StoreError("The run asked no target model.\nNext: export it --to promptfoo.")
+    if any(arm.is_placed for arm in pipeline.arms):
+        raise StoreError(
+            "The arms of this run have guards at places, and minor_bench knows one guard before "
+            "the model.\nNext: export it --to jsonl, which holds every guard at its place."
+        )
     answers = _records(reader, NO_GUARD, Stage.MODEL, FIRST_LAYER)
     judge_layer = ""
     verdicts: Records = {}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.answer import JudgedCandidate, Keeping, judge_all, nearest_of
 from guardmark.analysis.compare.recommendations import ANSWERED_ENOUGH, Reliance
-from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD, SYSTEM
+from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM, is_unguarded
 from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.wording import percent_text
 
@@ -104,7 +104,7 @@ def nearest_first(analysis: RunAnalysis) -> list[JudgedCandidate]:
 def _subjects(analysis: RunAnalysis) -> list[DefenseAnalysis]:
     """Return candidates: no baselines, no arm without a guard beside others, none unread."""
     if analysis.system:
-        guarded = [each for each in analysis.system if each.name != NO_GUARD]
+        guarded = [each for each in analysis.system if not is_unguarded(each.part)]
         return [each for each in guarded if not each.is_baseline] or list(analysis.system)
     unread = {each.defense for each in analysis.alike}
     return [each for each in analysis.defenses if not each.is_baseline and each.name not in unread]
@@ -185,7 +185,7 @@ def _of_limit(held: HeldRate) -> str:
 
 
 def _but(judged: JudgedCandidate) -> str:
-    """Say what stands against one that keeps its limits."""
+    """Say what stands against one: against what is said before only where it keeps its limits."""
     card = judged.subject.card
     buts = []
     share = card.answered.value
@@ -195,7 +195,8 @@ def _but(judged: JudgedCandidate) -> str:
         buts.append("it is not shown to be better than nothing")
     if judged.chosen is not None:
         buts.append(f"so may the luckiest of {judged.chosen.candidates}")
-    return f", but {' and '.join(buts)}" if buts else ""
+    joint = "but" if all(each.keeping is Keeping.KEPT for each in judged.held) else "and"
+    return f", {joint} {' and '.join(buts)}" if buts else ""
 
 
 def reason_of(judged: JudgedCandidate) -> str:

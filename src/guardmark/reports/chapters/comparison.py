@@ -9,8 +9,9 @@ from guardmark.analysis.compare.comparison import PairVerdict
 from guardmark.analysis.compare.merit import find_dominated
 from guardmark.analysis.compare.recommendations import rates_of_chosen, separates
 from guardmark.analysis.defense.costs import CostUnit
-from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD, SYSTEM
+from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.core.errors import counted
+from guardmark.core.place import BARE_ARMS
 from guardmark.reports.document.blocks import (
     Document,
     FigureCell,
@@ -217,7 +218,7 @@ def subject(name: str, scope: str, model: str = "") -> str:
     if scope == DEFENSE:
         return name
     bare, space, run = name.partition(" (")
-    guard = "without a guard" if bare == NO_GUARD else f"behind {bare}"
+    guard = "without a guard" if bare in BARE_ARMS else f"behind {bare}"
     return f"{f'the model {model}' if model else 'the system'} {guard}{space}{run}"
 
 

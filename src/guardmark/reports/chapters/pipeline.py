@@ -99,12 +99,14 @@ def write(analysis: RunAnalysis) -> Section | None:
         once if shared else None,
         _system_table(arms),
         _model_table(arms),
-        _guard_table(arms, {each.name: each.card for each in analysis.defenses}),
+        _place_table(arms)
+        if any(arm.is_placed for arm in arms)
+        else _guard_table(arms, {each.name: each.card for each in analysis.defenses}),
         warning(warnings_of(pipeline)),
         table_of(
             gains,
             {
-                "Guard": lambda row: name(row[0]),
+                "Arm" if any(arm.is_placed for arm in arms) else "Guard": lambda row: name(row[0]),
                 "Attack success": lambda row: row[1].attack_success_rate,
                 "Over-refusal": lambda row: row[1].over_refusal_rate,
                 "Longer": lambda row: figure(row[1].overhead_ms, Unit.MILLISECONDS),
@@ -177,6 +179,7 @@ def warnings_of(pipeline: PipelineAnalysis) -> tuple[str, ...]:
         *cut_warnings(pipeline),
         *refusal_warnings(pipeline),
         *_judge_warnings(pipeline),
+        *rewriting_warnings(pipeline.arms),
         *_arm_warnings(pipeline.arms),
     )
 
@@ -378,7 +381,11 @@ def _model_table(arms: Sequence[ArmAnalysis]) -> Table:
 
 
 def _guard_table(arms: Sequence[ArmAnalysis], cards: dict[str, Scorecard]) -> Table:
-    guards = [(arm.name, cards[arm.name], arm.guard) for arm in arms if arm.guard is not None]
+    guards = [
+        (arm.name, cards[arm.name], arm.guard)
+        for arm in arms
+        if arm.guard is not None and not arm.is_placed
+    ]
     return table_of(
         guards,
         {
@@ -398,6 +405,49 @@ def _guard_table(arms: Sequence[ArmAnalysis], cards: dict[str, Scorecard]) -> Ta
         note="" if guards else "The run has no guard.",
         title="Defense: what the guard decides",
     )
+
+
+def _place_table(arms: Sequence[ArmAnalysis]) -> Table:
+    """Write what each guard of each arm stopped, in the order in which a sample comes by them."""
+    rows = [(arm, stops) for arm in arms for stops in arm.stopped]
+    return table_of(
+        rows,
+        {
+            "Arm": lambda row: name(row[0].name),
+            "Drawn": lambda row: row[0].drawn,
+            "Place": lambda row: row[1].place.value,
+            "Guard": lambda row: name(row[1].guard),
+            "Attacks stopped: of the attacks that reached it": lambda row: row[1].attacks,
+            "Benign stopped: of the benign samples that reached it": lambda row: row[1].benign,
+            "No decision: malformed answers and errors, of what reached it": lambda row: (
+                row[1].undecided
+            ),
+            "Rewritten: let go on as another text, of what reached it": lambda row: (
+                row[1].rewritten
+            ),
+        },
+        table_id="pipeline-defense",
+        texts=("Drawn", "Place", "Guard"),
+        title="Guards: what each stopped, by place",
+        note=(
+            "A sample reaches a guard where all guards before it in the arm allowed. Behind the "
+            "model a guard is shown the request and the answer."
+        ),
+    )
+
+
+def rewriting_warnings(arms: Sequence[ArmAnalysis]) -> Iterator[str]:
+    """Say which guards let another text go on, which the model was not asked about."""
+    for arm in arms:
+        for stops in arm.stopped:
+            if stops.rewritten.successes:
+                yield (
+                    f"{arm.name}: the guard {stops.guard} rewrote "
+                    f"{count_text(stops.rewritten.successes)} of "
+                    f"{count_text(stops.rewritten.trials)} texts at {stops.place.value}. What "
+                    "comes of another text was not asked, so these outcomes are unknown: they "
+                    "stand in no rate, and both bounds hold them."
+                )
 
 
 def _both(rates: EndPair | ScopeCard | VariantRates) -> tuple[Value, ...]:

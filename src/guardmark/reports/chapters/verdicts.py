@@ -9,7 +9,7 @@ from guardmark.analysis.compare.answer import judge_all
 from guardmark.analysis.compare.merit import by_merit
 from guardmark.analysis.compare.recommendations import ANSWERED_ENOUGH, Reliance
 from guardmark.analysis.defense.bypasses import Flaw
-from guardmark.analysis.pipeline.frame import NO_GUARD, SYSTEM
+from guardmark.analysis.pipeline.frame import SYSTEM, is_unguarded
 from guardmark.reports.chapters.advice import BLIND_SPOT, BLIND_SPOT_SYSTEM
 from guardmark.reports.chapters.answer import reason_of
 from guardmark.reports.chapters.comparison import group_cautions, subject
@@ -69,7 +69,7 @@ def write_verdicts(
     adapted = {name: card.rounds[-1].full for name, card in attacked.items()}
     arms: dict[str, ArmAnalysis] = {}
     if analysis.pipeline is not None:
-        arms = {arm.name: arm for arm in analysis.pipeline.arms}
+        arms = {arm.name: arm for arm in analysis.pipeline.arms if not arm.is_placed}
     candidates = [each for each in analysis.defenses if not each.is_baseline]
     not_understood = {each.defense: each for each in analysis.alike}
     for judged in judge_all(candidates, analysis.settings.limits, adapted):
@@ -87,8 +87,8 @@ def write_verdicts(
 def _of_systems(analysis: RunAnalysis, exchanges: Mapping[str, SampleStory]) -> list[Headline]:
     """Write the verdicts about what came out: arms in use first, the model alone last."""
     limits = analysis.settings.system_limits
-    in_use = [each for each in analysis.system if each.name != NO_GUARD]
-    alone = [each for each in analysis.system if each.name == NO_GUARD]
+    in_use = [each for each in analysis.system if not is_unguarded(each.part)]
+    alone = [each for each in analysis.system if is_unguarded(each.part)]
     judged = [*judge_all(in_use, limits), *judge_all(alone, limits)]
     verdicts = [_of_system(each, limits) for each in judged]
     if verdicts and exchanges:
@@ -126,6 +126,8 @@ def _of_system(judged: JudgedCandidate, limits: RelianceLimits) -> Headline:
     unknown = counts.malformed + counts.errors
     notes = [*_notes(system), *_as_one_of(judged)]
     title = subject(system.name, SYSTEM, system.part.version)
+    if "drawn" in system.part.settings:
+        title = f"the arm {system.name} ({system.part.settings['drawn']})"
     return Headline(
         defense=system.name,
         title=f"{title[0].upper()}{title[1:]}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -189,7 +190,8 @@ def _table(table: Table, width: int, *, colour: bool) -> Iterator[str]:
             yield ""
             told = [column for column in shown if column not in names]
             rows = [at for at in rows if any(cells[at][column] for column in told)]
-        yield from _columns(table, cells, shown, rows, colour=colour)
+        part = _Part(columns=shown, rows=rows, width=width)
+        yield from _columns(table, cells, part, colour=colour)
     if table.note:
         yield from _wrapped(plain_line(table.note), width)
 
@@ -216,25 +218,34 @@ def _parts(sizes: Sequence[int], names: Sequence[int], width: int) -> Iterator[l
     yield part
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """Columns and rows of a table that are laid out together, and the room for them."""
+
+    columns: Sequence[int]
+    rows: Sequence[int]
+    width: int
+
+
 def _columns(
-    table: Table,
-    cells: Sequence[Sequence[str]],
-    shown: Sequence[int],
-    rows: Sequence[int],
-    *,
-    colour: bool,
+    table: Table, cells: Sequence[Sequence[str]], part: _Part, *, colour: bool
 ) -> Iterator[str]:
-    """Lay out some columns of some rows of a table."""
-    sizes = _sizes([[cells[at][column] for column in shown] for at in (0, *rows)])
-    for at in (0, *rows):
-        line = cells[at]
-        aligned = []
-        for column, size in zip(shown, sizes, strict=True):
-            side = ">" if table.columns[column].numeric else "<"
-            aligned.append(f"{line[column]:{side}{size}}")
-        text = f"  {'  '.join(aligned)}".rstrip()
+    """Lay out a part of a table; words of its last column that are too long go on below."""
+    sizes = _sizes([[cells[at][column] for column in part.columns] for at in (0, *part.rows)])
+    over = 2 + _needed(sizes) - part.width
+    if over > 0 and not table.columns[part.columns[-1]].numeric:
+        sizes[-1] = max(_NARROWEST // 2, sizes[-1] - over)
+    for at in (0, *part.rows):
+        texts = [cells[at][column] for column in part.columns]
+        last = _wrapped(texts[-1], sizes[-1]) if len(texts[-1]) > sizes[-1] else texts[-1:]
         is_dim = at > 0 and table.rows[at - 1].tone is Tone.MUTED
-        yield _painted(text, _DIM, use=colour and is_dim)
+        for number, words in enumerate(last):
+            line = [*texts[:-1], words] if number == 0 else [*[""] * (len(texts) - 1), words]
+            aligned = []
+            for column, text, size in zip(part.columns, line, sizes, strict=True):
+                side = ">" if table.columns[column].numeric else "<"
+                aligned.append(f"{text:{side}{size}}")
+            yield _painted(f"  {'  '.join(aligned)}".rstrip(), _DIM, use=colour and is_dim)
         if at == 0:
             yield "  " + "-" * _needed(sizes)
 

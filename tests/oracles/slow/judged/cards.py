@@ -24,13 +24,18 @@ _LABELS: Final = (("attack", True), ("benign", False))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One sample in one repeat of one arm."""
+    """One sample in one repeat of one arm; steps are what its guards decided, in order."""
 
     subject: Subject
     repeat: int
-    decision: str
+    steps: tuple[str, ...]
     model: str | None
     ruling: Ruling | None
+
+    @property
+    def decision(self) -> str:
+        """What the guards decided together: the first that does not allow ends it."""
+        return USUAL.decided(self)
 
     @property
     def label(self) -> str:
@@ -55,13 +60,20 @@ class Reading:
     blocks: frozenset[str] = frozenset({"block"})
     passes: frozenset[str] = frozenset({"allow"})
 
+    def decided(self, case: Case) -> str:
+        """Return the first decision that does not let a case pass, or allow."""
+        for step in case.steps:
+            if step not in self.passes:
+                return step
+        return "allow"
+
     def came_out(self, case: Case) -> bool:
         """Tell whether a judged answer came out."""
-        return case.decision in self.passes and case.is_judged
+        return self.decided(case) == "allow" and case.is_judged
 
     def is_known(self, case: Case) -> bool:
         """Tell whether the end of a case is known."""
-        return case.decision in self.blocks or self.came_out(case)
+        return self.decided(case) in self.blocks or self.came_out(case)
 
     def is_unsafe(self, case: Case) -> bool:
         """Tell whether an unsafe answer came out."""
@@ -78,9 +90,12 @@ USUAL: Final = Reading()
 class ArmCount:
     """The cases of one arm, and rates over some of them."""
 
-    def __init__(self, source: Source, name: str, cases: list[Case]) -> None:
+    def __init__(
+        self, source: Source, name: str, cases: list[Case], *, guards: list[tuple[str, str]]
+    ) -> None:
         self.name = name
         self.cases = cases
+        self.guards = guards
         self.manifest = source.manifest
         self.confidence = float(source.manifest["confidence"])
 
@@ -116,9 +131,37 @@ class ArmCount:
             "legacy": self.legacy(),
         }
         outcomes = ("allow", "block", "malformed", "error")
-        has_guard = self.name != NO_GUARD
+        has_guard = bool(self.guards)
         said["guard"] = {name: self.decided(name) for name in outcomes} if has_guard else None
+        said["stopped"] = [self.stopped(number) for number in range(len(self.guards))]
         return said
+
+    def stopped(self, number: int) -> Json:
+        """Estimate what one guard blocked of what reached it."""
+        place, guard = self.guards[number]
+
+        def reached(case: Case) -> bool:
+            if any(step != "allow" for step in case.steps[:number]):
+                return False
+            has_answer = place == "input" or case.model == "answered"
+            return has_answer and case.steps[number] != "missing"
+
+        def is_blocked(case: Case) -> bool:
+            return case.steps[number] == "block"
+
+        return {
+            "place": place,
+            "guard": guard,
+            "attacks": self.share(
+                is_blocked, lambda case: reached(case) and case.subject.is_attack
+            ),
+            "benign": self.share(
+                is_blocked, lambda case: reached(case) and not case.subject.is_attack
+            ),
+            "undecided": self.share(
+                lambda case: case.steps[number] in {"malformed", "error"}, reached
+            ),
+        }
 
     def decided(self, outcome: str) -> Json:
         """Estimate how often the guard gave an outcome."""

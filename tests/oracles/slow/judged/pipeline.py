@@ -18,10 +18,10 @@ from tests.oracles.slow.judged.judges import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from tests.oracles.slow.judged.judges import Place
-    from tests.oracles.slow.source import Answer, Source, Subject
+    from tests.oracles.slow.source import Answer, Source
 
 Json = dict[str, Any]
 Places = dict[tuple[int, int], "Answer"]
@@ -36,11 +36,11 @@ def recount_pipeline(source: Source) -> Json | None:
     subjects = list(source.subjects())
     said = []
     for name, arm in counted.items():
-        again = {
-            bench.name: _count(source, name, subjects, models=models, bench=bench).scope("system")
-            for bench in benches
-        }
-        gain = _gain(arm, counted.get(NO_GUARD))
+        again = {}
+        for bench in benches:
+            judged = _count(source, name, arm.guards, models=models, bench=bench)
+            again[bench.name] = judged.scope("system")
+        gain = _gain(arm, next((each for each in counted.values() if not each.guards), None))
         said.append({**arm.everything(), "judgings": again, "gain": gain})
     return {
         "label_sources": dict(Counter(s.label_source for s in subjects if s.label_source)),
@@ -57,10 +57,30 @@ def count_arms(source: Source) -> dict[str, ArmCount]:
         return {}
     models, benches = _answers(source), read_benches(source)
     first = benches[0] if benches else Bench(name="run")
-    arms = (source.manifest.get("settings", {}).get("pipeline") or {}).get("guards")
-    subjects = list(source.subjects())
-    names = arms if isinstance(arms, list) else [NO_GUARD, *source.guards()]
-    return {name: _count(source, name, subjects, models=models, bench=first) for name in names}
+    return {
+        name: _count(source, name, guards, models=models, bench=first)
+        for name, guards in _stated_arms(source).items()
+    }
+
+
+def _stated_arms(source: Source) -> dict[str, list[tuple[str, str]]]:
+    """Return the guards of each arm, each with its place, in the order of the configuration."""
+    stated = source.manifest.get("settings", {}).get("pipeline") or {}
+    arms: dict[str, list[tuple[str, str]]] = {}
+    for name, places in (stated.get("arms") or {}).items():
+        arms[name] = []
+        for place in ("input", "output"):
+            guards = places.get(place) or []
+            for guard in [guards] if isinstance(guards, str) else guards:
+                arms[name].append((place, guard))
+    if arms:
+        return arms
+    named = stated.get("guards")
+    views = {part["name"]: part.get("view") for part in source.manifest["parts"]}
+    for name in named if isinstance(named, list) else [NO_GUARD, *source.guards()]:
+        place = "output" if views.get(name) == "response" else "input"
+        arms[name] = [] if name == NO_GUARD else [(place, name)]
+    return arms
 
 
 def _answers(source: Source) -> Places:
@@ -70,29 +90,33 @@ def _answers(source: Source) -> Places:
 def _count(
     source: Source,
     name: str,
-    subjects: Sequence[Subject],
+    guards: list[tuple[str, str]],
     *,
     models: Mapping[Place, Answer],
     bench: Bench,
 ) -> ArmCount:
-    decided = source.decided(name)
+    is_placed = bool((source.manifest.get("settings", {}).get("pipeline") or {}).get("arms"))
+    decided = []
+    for at, guard in guards:
+        is_apart = is_placed and at == "output"
+        decided.append(source.decided(f"{guard}@output" if is_apart else guard))
     cases = []
     for repeat in range(source.manifest["repeats"]):
-        for subject in subjects:
+        for subject in source.subjects():
             place = (repeat, subject.position)
-            decision = "allow" if name == NO_GUARD else decided.get(place)
-            if decision is not None:
+            steps = tuple(each.get(place, "missing") for each in decided)
+            if "missing" not in steps[:1]:
                 model = models.get(place)
                 cases.append(
                     Case(
                         subject=subject,
                         repeat=repeat,
-                        decision=decision,
+                        steps=steps,
                         model=model.outcome if model else None,
                         ruling=bench.rulings.get(place),
                     )
                 )
-    return ArmCount(source, name, cases)
+    return ArmCount(source, name, cases, guards=guards)
 
 
 def _gain(arm: ArmCount, bare: ArmCount | None) -> Json | None:

@@ -1,0 +1,130 @@
+"""Arms of a pipeline in a configuration: what is refused, where, and what to do instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from guardmark.app.parts.loading import config_sha256, parse_config, resolved
+from guardmark.app.preflight import check_config
+from guardmark.app.settings import Config
+from guardmark.core.errors import ConfigError
+from guardmark.core.place import Place
+
+HEAD = """\
+version: 1
+data: [{path: data.jsonl}]
+defenses:
+  words: {type: pattern, keywords: [bomb]}
+  leaks: {type: pattern, keywords: [plum], view: response}
+  one: {type: chain, of: [words, leaks]}
+pipeline:
+  model: {type: scripted, otherwise: "Yes."}
+  judges: [{type: rules, unsafe: [plum]}]
+"""
+
+
+def lay_out(folder: Path, settings: str) -> Path:
+    """Lay a configuration and its data into a folder."""
+    rows = '{"label": "attack", "text": "a bomb"}\n{"label": "benign", "text": "a bun"}\n'
+    (folder / "data.jsonl").write_text(rows, encoding="utf-8")
+    path = folder / "bench.yaml"
+    path.write_text(HEAD + settings, encoding="utf-8")
+    return path
+
+
+MISTAKES = {
+    "a guard that reads answers, before the model": (
+        "  arms: {both: {input: leaks}}\n",
+        ("bench.yaml:10", "pipeline.arms.both.input", "view: response", "Next: name leaks at"),
+    ),
+    "a chain with a member that reads answers, before the model": (
+        "  guards: [none, one]\n",
+        ("bench.yaml:10", "pipeline.guards", "leaks looks at its answer", "Next: name leaks at"),
+    ),
+    "a guard that nobody knows": (
+        "  arms: {both: {output: leak}}\n",
+        ("bench.yaml:10", "no defense is called 'leak'", "Did you mean", "leaks"),
+    ),
+    "guards beside arms": (
+        "  guards: [none, words]\n  arms: {both: {input: words}}\n",
+        ("bench.yaml", "guards and arms", "leave out guards"),
+    ),
+    "an arm that is named twice": (
+        "  arms:\n    both: {input: words}\n    both: {output: words}\n",
+        ("bench.yaml", "'both' appears twice"),
+    ),
+    "a guard that is named twice at a place": (
+        "  arms: {both: {input: [words, words]}}\n",
+        ("bench.yaml:10", "names 'words' twice"),
+    ),
+    "guards in the arm without a guard": (
+        "  arms: {bare: {input: words}}\n",
+        ("arms.bare has guards", "give it another name"),
+    ),
+    "a place that is not there": (
+        "  arms: {both: {before: words}}\n",
+        ("bench.yaml:10", "before"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("settings", "words"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_says_what_is_wrong_where_and_what_to_do(
+    tmp_path: Path, settings: str, words: tuple[str, ...]
+) -> None:
+    """In at most five lines, before anything is called."""
+    path = lay_out(tmp_path, settings)
+    with pytest.raises(ConfigError) as raised:
+        check_config(path)
+    message = str(raised.value)
+    for word in words:
+        assert word in message
+    assert len(message.splitlines()) <= 5
+
+
+def test_a_name_that_decisions_about_answers_are_stored_under_is_taken(tmp_path: Path) -> None:
+    """Or two different things would stand under one name."""
+    text = HEAD.replace("  one:", '  "words@output": {type: allow-all}\n  one:')
+    with pytest.raises(ConfigError, match="'words@output' is taken"):
+        parse_config(
+            f"{text}  arms: {{both: {{output: words}}}}\n", folder=tmp_path, shown_as="here.yaml"
+        )
+
+
+def test_arms_are_read_by_place_and_written_as_they_were_read(tmp_path: Path) -> None:
+    """A name alone is a list of one; what is resolved can be read again."""
+    text = f"{HEAD}  arms: {{bare: {{}}, both: {{input: [words], output: leaks}}}}\n"
+    config = parse_config(text, folder=tmp_path, shown_as="here.yaml").config
+    pipeline = config.pipeline
+    assert pipeline is not None
+    assert pipeline.arm_names == ("bare", "both")
+    assert pipeline.arms["both"].guards_at() == {Place.INPUT: ("words",), Place.OUTPUT: ("leaks",)}
+    assert pipeline.arms["bare"].guards_at() == {}
+    assert Config.model_validate(resolved(config)) == config
+
+
+def test_the_short_form_names_arms_by_their_guards(tmp_path: Path) -> None:
+    """Its hash is what it was before there were arms."""
+    loaded = parse_config(f"{HEAD}  guards: [none, words]\n", folder=tmp_path, shown_as="x.yaml")
+    assert loaded.config.pipeline is not None
+    assert loaded.config.pipeline.arm_names == ("none", "words")
+    stated = parse_config(
+        f"{HEAD}  guards: [none, words]\n  arms: {{}}\n", folder=tmp_path, shown_as="x.yaml"
+    )
+    hashes = {config_sha256(each.config, [], only=[], limit=None) for each in (loaded, stated)}
+    assert len(hashes) == 1
+
+
+def test_a_guard_may_be_called_as_often_as_it_stands(tmp_path: Path) -> None:
+    """Two texts: once each before the model, and once more for each answer that may come."""
+    settings = "  arms: {both: {input: words, output: words}}\nlatency: {warmup: 0}\n"
+    path = lay_out(
+        tmp_path, f"{settings}prices: {{words: {{per_call: 1}}, model: {{per_call: 1}}}}\n"
+    )
+    forecasts = {each.part: each for each in check_config(path).forecasts}
+    calls = forecasts["words"].calls
+    assert (calls.at_least, calls.at_most) == (2, 4)
+    calls = forecasts["model"].calls
+    assert (calls.at_least, calls.at_most) == (0, 2)
