@@ -59,10 +59,10 @@ def test_one_that_blocks_no_more_attacks_than_benign_is_no_better_than_nothing(
     runs: Runs, attacks: int
 ) -> None:
     """Equal shares are not *worse* than nothing; 80 against 20 are neither."""
-    but = ", but it is not shown to be better than nothing."
-    assert first_line(runs, blocking(attacks, 20)).endswith(but)
-    assert not first_line(runs, blocking(80, 20)).endswith(but)
-    assert first_line(runs, blocking(25, 20)).endswith(but)
+    more = ", and it is not shown to be better than nothing."
+    assert first_line(runs, blocking(attacks, 20)).endswith(more)
+    assert not first_line(runs, blocking(80, 20)).endswith(more)
+    assert first_line(runs, blocking(25, 20)).endswith(more)
 
 
 def test_a_limit_is_kept_by_the_whole_interval(runs: Runs) -> None:

@@ -185,7 +185,7 @@ def _of_limit(held: HeldRate) -> str:
 
 
 def _but(judged: JudgedCandidate) -> str:
-    """Say what stands against one that keeps its limits."""
+    """Say what stands against one: against what is said before only where it keeps its limits."""
     card = judged.subject.card
     buts = []
     share = card.answered.value
@@ -195,7 +195,8 @@ def _but(judged: JudgedCandidate) -> str:
         buts.append("it is not shown to be better than nothing")
     if judged.chosen is not None:
         buts.append(f"so may the luckiest of {judged.chosen.candidates}")
-    return f", but {' and '.join(buts)}" if buts else ""
+    joint = "but" if all(each.keeping is Keeping.KEPT for each in judged.held) else "and"
+    return f", {joint} {' and '.join(buts)}" if buts else ""
 
 
 def reason_of(judged: JudgedCandidate) -> str:
