@@ -51,7 +51,7 @@ class TurnFigures:
     unfinished: int
 
 
-class WholeTalk(NamedTuple):
+class TurnPlaces(NamedTuple):
     """A conversation: the places of its turns in order, what it is, and its group."""
 
     places: NDArray[np.int64]
@@ -86,7 +86,7 @@ def measure_turns(reader: RecordReader, settings: AnalysisSettings) -> Mapping[s
     }
 
 
-def _conversations(reader: RecordReader, frame: Frame) -> tuple[list[WholeTalk], int]:
+def _conversations(reader: RecordReader, frame: Frame) -> tuple[list[TurnPlaces], int]:
     """Put the turns of each conversation together; count those of which turns are not there."""
     places: dict[str, dict[int, int]] = defaultdict(dict)
     lengths: dict[str, int] = {}
@@ -105,7 +105,7 @@ def _conversations(reader: RecordReader, frame: Frame) -> tuple[list[WholeTalk],
         is_attack = bool(frame.samples.is_attack[ordered[-1]])
         if is_attack or (ordered < labelled).all():
             found.append(
-                WholeTalk(places=ordered, is_attack=is_attack, group=int(groups[ordered[0]]))
+                TurnPlaces(places=ordered, is_attack=is_attack, group=int(groups[ordered[0]]))
             )
     return found, unfinished
 
@@ -113,7 +113,7 @@ def _conversations(reader: RecordReader, frame: Frame) -> tuple[list[WholeTalk],
 def _figures(
     frame: Frame,
     outcomes: NDArray[np.int8],
-    conversations: Sequence[WholeTalk],
+    conversations: Sequence[TurnPlaces],
     *,
     unfinished: int,
 ) -> TurnFigures:

@@ -21,7 +21,9 @@ _ROWS: Final = 16
 def check_document(check: DataCheck, shown_as: str) -> Document:
     """Check whether data can support conclusions."""
     of = check.census.total
-    counts = f"{counted(of.samples, 'sample')}, {of.attacks:,} attacks and {of.benign:,} benign"
+    counts = (
+        f"{counted(of.samples, 'sample')}, {counted(of.attacks, 'attack')} and {of.benign:,} benign"
+    )
     asked = (
         section(slug(each.aspect), f"{each.aspect}: {each.status}", each.message, each.details)
         for each in check.findings

@@ -31,7 +31,7 @@ def write_turns(analysis: RunAnalysis) -> Section | None:
             "Stopped in time|of attacks": lambda row: with_counts(row.turns.stopped),
             "Stopped earlier|of attacks": lambda row: with_counts(row.turns.before),
             "First blocked turn, median": lambda row: figure(row.turns.first_turn[0], Unit.COUNT),
-            "Interrupted|of benign talks": lambda row: with_counts(row.turns.interrupted),
+            "Interrupted|of benign conversations": lambda row: with_counts(row.turns.interrupted),
             "Undecided": lambda row: row.turns.undecided,
             "Unfinished": lambda row: row.turns.unfinished,
         },
@@ -49,6 +49,6 @@ def write_turns(analysis: RunAnalysis) -> Section | None:
         "The guard was asked at each turn of the user, with what was said so far. The replies "
         "between are those of the data: an assistant that answers otherwise may lead elsewhere. "
         "Rates of single texts count an attack by the turn that asks for the harm, and each turn "
-        "of a benign talk.",
+        "of a benign conversation.",
         table,
     )
