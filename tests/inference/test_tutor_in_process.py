@@ -67,8 +67,9 @@ def test_the_example_runs_with_models_in_this_process(
     config = configure(tmp_path, guard=guard, tutor=tutor, profile="granite-guardian-3.2")
     done = guardmark("run", config, "-o", "out", "--limit", COUNT, cwd=tmp_path)
     assert done.code == 0, done.err
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     for title in ("System: what comes out", "Model, given that the guard", "Defense: what the"):
-        assert title in done.out
+        assert title in page
     assert "granite: " in done.err, "both probes get one answer, which deserves a word"
     measured = [each for each in done.told if not each.startswith("Preparing  ")]
     assert all("malformed" in each for each in measured), "its own progress, no library's"

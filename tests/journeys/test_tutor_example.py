@@ -27,9 +27,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_it_ends_with_the_three_cards_and_a_report(run: tuple[Path, str]) -> None:
     """Guard, tutor and judge without a network."""
     folder, out = run
+    assert "System: what comes out" in out
+    page = (folder / "report.html").read_text(encoding="utf-8")
     for title in ("System: what comes out", "Model, given that the guard", "Defense: what the"):
-        assert title in out
-    assert "pipeline" in (folder / "report.html").read_text(encoding="utf-8").lower()
+        assert title in page
+    assert "pipeline" in page.lower()
     pipeline = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["pipeline"]
     arms = {arm["name"]: arm for arm in pipeline["arms"]}
     assert list(arms) == ["none", "words", "wall"]

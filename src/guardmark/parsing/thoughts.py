@@ -13,7 +13,8 @@ _OPENED: Final = re.compile(rf"\s*(?:{_OPENING.pattern})", re.IGNORECASE)
 _CLOSING_FORM: Final = rf"(?:</(?:{_NAMES})>|\[/THINK\])"
 _QUOTES: Final = "'\"`\u2018\u201c\u00ab\u2039"
 """What stands before a tag that is quoted, not meant."""
-_MEANT_FORM: Final = rf"(?<![{_QUOTES}]){_CLOSING_FORM}"
+# A search that begins with a sign is several times as fast as one that begins with a look behind.
+_MEANT_FORM: Final = rf"(?:<(?<![{_QUOTES}]<)/(?:{_NAMES})>|\[(?<![{_QUOTES}]\[)/THINK\])"
 _CHANNEL: Final = "<|channel|>"
 _FINAL_FORM: Final = r"<\|channel\|>\s{0,20}final(?!\w)[^<]{0,60}<\|message\|>"
 _ENDS: Final = ("<|return|>", "<|end|>")
