@@ -94,7 +94,7 @@ def test_a_dead_row_is_skipped_and_the_others_go_on(folder: Path) -> None:
 def test_one_row_alone_is_compared_with_nothing(folder: Path) -> None:
     """A command that would be refused is not offered."""
     (folder / "matrix.yaml").write_text(
-        MATRIX.split("rows:")[0] + "rows:\n  - {id: alone, pipeline: null}\n",
+        MATRIX.split("rows:", maxsplit=1)[0] + "rows:\n  - {id: alone, pipeline: null}\n",
         encoding="utf-8",
     )
     done = guardmark("matrix", "matrix.yaml", "-o", "out", cwd=folder)
