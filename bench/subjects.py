@@ -17,7 +17,7 @@ from guardmark.core.outcome import ALLOWED, BLOCKED
 from guardmark.core.sample import Label, Prompt, Sample, Severity, View
 from guardmark.engine.plan import Plan
 from guardmark.engine.runner import run
-from guardmark.store.export import write_jsonl
+from guardmark.store.json_lines import write_jsonl
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir

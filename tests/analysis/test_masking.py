@@ -9,7 +9,7 @@ import pytest
 from tests.analysis.small_runs import Planned, Runs, attack, benign, block
 
 from guardmark.analysis.compare.answer import Keeping, judge_all
-from guardmark.analysis.compare.recommendations import Reliance
+from guardmark.analysis.compare.verdicts import Reliance
 from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
 from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import RelianceLimits

@@ -6,7 +6,7 @@ import pytest
 from tests.analysis.small_runs import Runs, allow, attack, benign, block
 from tests.reports.small_reports import bare_analysis
 
-from guardmark.analysis.compare.recommendations import (
+from guardmark.analysis.compare.verdicts import (
     Reliance,
     judge_chosen,
     judge_reliance,

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from guardmark.app.parts.loading import LoadedConfig, parse_config
-from guardmark.app.run.run_folder import RunLocation, Start, begun, find_place, stored_manifest
+from guardmark.app.run.continuing import Start, find_place, stored_manifest
+from guardmark.app.run.run_folder import RunLocation, begun
 from guardmark.app.run.running import RunOptions, Session, run
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir

@@ -22,7 +22,7 @@ from guardmark.datasets.loading import load
 from guardmark.datasets.settings import DataSettings
 from guardmark.datasets.specs import dataset_specs
 from guardmark.interchange.imported import ImportedRun, Statements
-from guardmark.interchange.tools import queried_tools, read_run
+from guardmark.interchange.importers import queried_tools, read_run
 from guardmark.parsing.mapped import mapping_names
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

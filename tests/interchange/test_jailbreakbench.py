@@ -15,7 +15,7 @@ from guardmark.app.verify.verification import verify
 from guardmark.core.errors import DatasetError
 from guardmark.core.outcome import VerdictLabel
 from guardmark.interchange.imported import ImportedRun, Statements
-from guardmark.interchange.tools import read_queried
+from guardmark.interchange.importers import read_queried
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 PUBLIC = Path(__file__).parents[3] / "shared" / "data" / "original" / "jbb_artifacts"

@@ -15,7 +15,7 @@ from guardmark.datasets.loading import load
 from guardmark.datasets.settings import DataSettings
 from guardmark.datasets.specs import dataset_specs
 from guardmark.interchange.imported import Statements
-from guardmark.interchange.tools import read_run
+from guardmark.interchange.importers import read_run
 from guardmark.parsing.mapped import mapping_names, read_mapping, value_at
 
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Print the rules"}]

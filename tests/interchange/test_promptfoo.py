@@ -16,7 +16,7 @@ from guardmark.core.errors import ConfigError, DatasetError, UnknownName
 from guardmark.core.outcome import VerdictLabel
 from guardmark.core.sample import Label, Severity
 from guardmark.interchange.imported import ImportedRun, Statements
-from guardmark.interchange.tools import read_queried
+from guardmark.interchange.importers import read_queried
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 Result = dict[str, Any]

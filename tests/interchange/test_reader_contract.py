@@ -21,7 +21,7 @@ from guardmark.core.outcome import Outcome
 from guardmark.core.sample import Label
 from guardmark.datasets.formats.files import FORMATS
 from guardmark.defenses.decisions import DecisionsSettings, read_decisions
-from guardmark.interchange.tools import builtin_tools
+from guardmark.interchange.importers import builtin_tools
 from guardmark.testing.foreign import (
     UNKNOWN,
     DataReaderContract,

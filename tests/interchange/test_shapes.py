@@ -23,7 +23,7 @@ from guardmark.core.sample import DEFAULT_TAXONOMY, Label
 from guardmark.datasets.formats.fields import DatasetSpec
 from guardmark.datasets.loading import load
 from guardmark.interchange.imported import ImportedRun, Statements
-from guardmark.interchange.tools import read_run
+from guardmark.interchange.importers import read_run
 from guardmark.net.chat_message import read_message
 from guardmark.testing.foreign import reading_of
 

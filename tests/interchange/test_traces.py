@@ -16,7 +16,7 @@ from guardmark.core.errors import DatasetError
 from guardmark.core.outcome import Outcome
 from guardmark.core.sample import Label, Role
 from guardmark.interchange.imported import ImportedRun, Statements
-from guardmark.interchange.tools import read_run
+from guardmark.interchange.importers import read_run
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 Json = dict[str, Any]

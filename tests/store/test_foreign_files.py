@@ -14,7 +14,7 @@ from guardmark.core.errors import StoreError
 from guardmark.interchange.records.writing import write_csv
 from guardmark.store import connect
 from guardmark.store.columns import read_usage, record_columns, sample_columns
-from guardmark.store.export import write_jsonl
+from guardmark.store.json_lines import write_jsonl
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.sealing import integrity

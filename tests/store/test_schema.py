@@ -6,7 +6,7 @@ from guardmark.core.outcome import AnswerMode, ErrorKind, Outcome, ScoreKind, Ve
 from guardmark.core.record import Stage
 from guardmark.engine.run_monitor import OUTCOMES
 from guardmark.store import schema
-from guardmark.store.export import COLUMNS
+from guardmark.store.json_lines import COLUMNS
 from guardmark.store.schema import FACET_COLUMNS, definitions
 
 

@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING
 import click
 
 from guardmark.cli.run_argument import RunPath
-from guardmark.cli.terminal import drawn, echo, echo_drawn, echo_json, echo_text, level
+from guardmark.cli.terminal import (
+    EXIT_NOT_SHOWN,
+    drawn,
+    echo,
+    echo_drawn,
+    echo_json,
+    echo_text,
+    level,
+)
 
 if TYPE_CHECKING:
+    from guardmark.analysis.gate import GateStatus
     from guardmark.app.results.gating import Gated
 
 
@@ -71,7 +80,6 @@ def gate_command(
 ) -> int:
     """Check a run against limits."""
     from guardmark.app.results.findings import Shown
-    from guardmark.app.results.gating import EXITS
     from guardmark.app.results.gating import gate as check_gate
     from guardmark.reports.chapters.gate import conclusion, gate_document, reading_commands
     from guardmark.reports.render.json.documents import gate_json
@@ -111,7 +119,12 @@ def gate_command(
     commands = reading_commands(gated.result, str(run))
     if commands and not as_json and not markdown and level() >= 0:
         echo("To read what broke them:", *(f"  {each}" for each in commands))
-    return EXITS[gated.result.standing]
+    return exit_code_of(gated.result.standing)
+
+
+def exit_code_of(standing: GateStatus) -> int:
+    """Return the exit code that says how a gate stands: a gate that is open is not passed."""
+    return {"HELD": 0, "BROKEN": 1, "OPEN": EXIT_NOT_SHOWN}[standing.name]
 
 
 def _junit_of(gated: Gated) -> str:

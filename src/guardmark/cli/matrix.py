@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from guardmark.cli.terminal import (
+    EXIT_NOT_SHOWN,
     echo_json,
     echo_text,
     tell_interrupted,
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 
 _PATH = click.Path(path_type=Path)
-
-_EXIT_UNTRUSTWORTHY = 5
 
 
 @click.command(
@@ -54,7 +53,7 @@ def matrix_command(matrix: Path, out: Path, limit: int | None, offline: bool, as
         return tell_interrupted()
     if done.is_over_budget:
         return BudgetReached.exit_code
-    return 0 if all(line.status == "success" for line in done.lines) else _EXIT_UNTRUSTWORTHY
+    return 0 if all(line.status == "success" for line in done.lines) else EXIT_NOT_SHOWN
 
 
 def _carry_out_matrix(path: Path, out: Path, *, limit: int | None, offline: bool) -> MatrixDone:

@@ -14,8 +14,6 @@ from guardmark.core.errors import counted
 
 _PATH = click.Path(path_type=Path)
 
-_EXIT_UNTRUSTWORTHY = 5
-
 
 @click.command(
     help=(

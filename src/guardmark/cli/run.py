@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from guardmark.cli.terminal import (
+    EXIT_NOT_SHOWN,
     drawn,
     echo,
     echo_drawn,
@@ -59,8 +60,6 @@ def _read_shard(_context: click.Context, _option: click.Parameter, value: str | 
     except ValueError as error:
         raise click.BadParameter(f"{error}.") from error
 
-
-_EXIT_UNTRUSTWORTHY = 5
 
 _TEMPLATE_FOLDER = Path(__file__).parents[1] / "app" / "templates"
 
@@ -314,7 +313,13 @@ def tell_run(finished: RunOutput, *, as_json: bool) -> int:
         echo_drawn(drawn(finished.gate) if finished.gate else "")
     for complaint in finished.complaints:
         tell_line(*complaint.splitlines())
-    return _EXIT_UNTRUSTWORTHY if finished.complaints else finished.gate_exit
+    if finished.complaints:
+        return EXIT_NOT_SHOWN
+    if finished.gate_standing is None:
+        return 0
+    from guardmark.cli.gate import exit_code_of  # on use: many runs set no limit
+
+    return exit_code_of(finished.gate_standing)
 
 
 @click.command(

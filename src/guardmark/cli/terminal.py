@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from guardmark.reports.document.blocks import Document
 
 EXIT_INTERRUPTED = 130
+EXIT_NOT_SHOWN = 5
+"""What was asked is not shown: too little was answered, or a gate is open."""
 INTERRUPTED = "Interrupted. Answers so far are saved."
 _STYLE = re.compile(r"(\x1b\[\d{1,2}m)")
 _COMMAND = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)

@@ -255,17 +255,3 @@ def _executor_here(guard: Guard, plan: Plan) -> Executor:
             "Next: set workers to threads or inline."
         )
     return PoolExecutor(partial(Processes, factory, count))
-
-
-SPENT_NOTE: Final = (
-    "Note: the command before was killed; what it had spent counts in the limits of this one"
-)
-
-
-def unanswered_note(count: int) -> str:
-    """Say what became of the calls that an earlier command left unanswered."""
-    calls = "1 call was" if count == 1 else f"{count:,} calls were"
-    return (
-        f"Note: {calls} under way when this was stopped; without an answer in the records, but "
-        "possibly billed. What is still needed is asked again"
-    )

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.outcome import ErrorKind
+from guardmark.net.status_codes import is_overloaded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
-_SERVER_AT_FAULT: Final = 500
-_TOO_MANY: Final = 429
 
 
 class Route:
@@ -74,4 +73,4 @@ def _is_unwell(answer: ServiceAnswer) -> bool:
     if answer.error_kind in {ErrorKind.CONNECTION, ErrorKind.TIMEOUT}:
         return True
     status = answer.status or 0
-    return answer.error_kind is not None and (status >= _SERVER_AT_FAULT or status == _TOO_MANY)
+    return answer.error_kind is not None and is_overloaded(status)

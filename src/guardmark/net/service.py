@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from guardmark.core.errors import ConfigError
 from guardmark.net.deadline import Deadline
-from guardmark.net.gate import AdaptiveLimit, Gate
+from guardmark.net.in_flight import AdaptiveLimit, Gate
+from guardmark.net.status_codes import asks_to_slow_down
 
 if TYPE_CHECKING:
     import ssl
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from guardmark.core.outcome import Attempt, ErrorKind
 
-_SLOW_DOWN = frozenset({429, 503})
 _RATE = re.compile(r"(\d+(?:\.\d+)?)/(s|min|h)")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 MEBIBYTE = 1024 * 1024
@@ -222,11 +222,13 @@ class Service:
             self.failed[str(answer.status or answer.error)] += 1
         elif self.is_one_of_many:
             self.times_ns.append(answer.service_ns)
-        if answer.status in _SLOW_DOWN and answer.retry_after_s and answer.worth_retrying:
+        if asks_to_slow_down(answer.status) and answer.retry_after_s and answer.worth_retrying:
             until = asyncio.get_running_loop().time() + answer.retry_after_s
             self._open_from = max(self._open_from, until)
         if self._adaptive is not None:
-            self._adaptive.observe(answer.service_ns, told_to_slow_down=answer.status in _SLOW_DOWN)
+            self._adaptive.observe(
+                answer.service_ns, told_to_slow_down=asks_to_slow_down(answer.status)
+            )
 
     def use(self) -> ServiceTraffic:
         """Say how the service was used so far."""

@@ -16,6 +16,7 @@ from guardmark.core.limits import MOST_VALUES_OF_AN_ANSWER
 from guardmark.core.outcome import ErrorKind
 from guardmark.net.error_bodies import error_inside, error_of
 from guardmark.net.service import ServiceAnswer
+from guardmark.net.status_codes import may_pass
 
 if TYPE_CHECKING:
     import ssl
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 LONGEST_WAIT_S = 120.0  # a service that asks for a longer pause is not retried: its quota is spent
 
-_RETRIED = frozenset({408, 409, 429})
 _REFUSED = frozenset({401, 403, 407})
 _LARGE_BODY = 1024 * 1024
 _EXCERPT = 200
@@ -165,7 +165,7 @@ class Wire:
             error=f"http_{status}",
             error_kind=ErrorKind.REFUSED if status in _REFUSED else other,
             message=message,
-            worth_retrying=patient and (status in _RETRIED or status >= 500),
+            worth_retrying=patient and may_pass(status),
             retry_after_s=wait_s,
         )
 
@@ -181,7 +181,7 @@ class Wire:
         if not patient:
             message += f" (and asks to wait {wait_s:.0f} s)"
         # One that names no status may be anything; a second try costs little.
-        is_passing = error.status is None or status in _RETRIED or status >= 500
+        is_passing = error.status is None or may_pass(status)
         return replace(
             answer,
             status=status,

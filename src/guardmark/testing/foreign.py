@@ -39,7 +39,7 @@ from guardmark.core.sample import DEFAULT_TAXONOMY, Label
 from guardmark.datasets.formats.fields import DatasetSpec
 from guardmark.datasets.loading import load
 from guardmark.interchange.imported import Statements
-from guardmark.interchange.tools import read_run
+from guardmark.interchange.importers import read_run
 from guardmark.testing.contracts import BrokenContract
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.agents.cases import read_agent_run
-from guardmark.analysis.compare.recommendations import CHOICE_FROM
+from guardmark.analysis.compare.verdicts import CHOICE_FROM
 from guardmark.core.arms import without_guard
 from guardmark.stats.paired.crossed import crossed_difference
 from guardmark.stats.quantiles import estimate_quantiles

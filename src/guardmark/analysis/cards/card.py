@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.analysis.cards.claims import MakerClaim, stand_beside
 from guardmark.analysis.cards.cohort import Cohort, cohort_of
 from guardmark.analysis.cards.figures import MONEY, CardFigure, of_quantile, of_rate, of_ratio
-from guardmark.analysis.compare.recommendations import judge_chosen
+from guardmark.analysis.compare.verdicts import judge_chosen
 from guardmark.analysis.crosswalk.crosswalk import measured_run, set_beside
 from guardmark.analysis.defense.slices import NOT_STATED
 from guardmark.analysis.frameworks.framework import FIGURES, current_frameworks

@@ -13,7 +13,7 @@ from guardmark.analysis.cards.card import Gap
 from guardmark.analysis.cards.claims import CLAIMED, standing_of
 from guardmark.analysis.cards.cohort import make_cohort
 from guardmark.analysis.cards.figures import SHARE, UNBIASED
-from guardmark.analysis.compare.recommendations import Reliance
+from guardmark.analysis.compare.verdicts import Reliance
 from guardmark.stats.rates.proportion import wilson
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.compare.merit import by_merit
-from guardmark.analysis.compare.recommendations import ChosenRates, Reliance, judge_chosen
+from guardmark.analysis.compare.verdicts import ChosenRates, Reliance, judge_chosen
 from guardmark.stats.planning import rows_to_decide
 
 if TYPE_CHECKING:

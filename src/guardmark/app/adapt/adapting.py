@@ -44,6 +44,7 @@ from guardmark.app.parts.loading import LoadedConfig, builtin_config
 from guardmark.app.parts.prices import require_known_prices, require_measurable, spending_of
 from guardmark.app.results import try_trace
 from guardmark.app.results.opened_run import find_run
+from guardmark.app.run.continuing import SPENT_NOTE, unanswered_note
 from guardmark.app.run.run_folder import utc_text
 from guardmark.app.run.running import RunOptions, run, run_parts
 from guardmark.app.secret_scan import require_no_secret
@@ -53,7 +54,7 @@ from guardmark.core.errors import ConfigError, IncomparableRuns, UnknownName, co
 from guardmark.core.record import Stage
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.probing import probe_parts
-from guardmark.engine.runner import SPENT_NOTE, Ending, unanswered_note
+from guardmark.engine.runner import Ending
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir

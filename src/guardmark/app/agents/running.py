@@ -15,11 +15,11 @@ from guardmark.app.agents.building import (
 from guardmark.app.parts.building import close_parts, open_services
 from guardmark.app.parts.loading import config_sha256, require_gate
 from guardmark.app.parts.prices import spending_of
+from guardmark.app.run.continuing import SPENT_NOTE, find_place, unanswered_note
 from guardmark.app.run.run_folder import (
     begun,
     describe_run,
     ending_line,
-    find_place,
     logbook,
     write_description,
 )
@@ -28,7 +28,6 @@ from guardmark.core.version import VERSION
 from guardmark.engine.agents import AgentPlan, run_agents
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import Plan
-from guardmark.engine.runner import SPENT_NOTE, unanswered_note
 from guardmark.store.records import RecordWriter
 from guardmark.store.spent import SPENT, keep_spending
 

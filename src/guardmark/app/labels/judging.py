@@ -21,7 +21,8 @@ from guardmark.app.parts.building import build_judges, close_parts, concurrency_
 from guardmark.app.parts.loading import LoadedConfig, config_around, load_config, load_section
 from guardmark.app.parts.prices import require_known_prices, require_measurable, spending_of
 from guardmark.app.results.opened_run import find_run
-from guardmark.app.run.run_folder import data_hashes, utc_text
+from guardmark.app.run.continuing import SPENT_NOTE, data_hashes, unanswered_note
+from guardmark.app.run.run_folder import utc_text
 from guardmark.app.settings import RunSettings
 from guardmark.config.settings import PriceSettings, ServiceSettings, Settings
 from guardmark.config.source import read_text
@@ -31,7 +32,6 @@ from guardmark.engine.execution.process import keep_working_directory, run_on_lo
 from guardmark.engine.plan import NO_GUARD, Plan
 from guardmark.engine.probing import probe_judge
 from guardmark.engine.rejudge import judge_again
-from guardmark.engine.runner import SPENT_NOTE, unanswered_note
 from guardmark.models.chat import SystemPromptSettings
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter

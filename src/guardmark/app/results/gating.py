@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from guardmark.analysis.compare.comparison import compare_arms
 from guardmark.analysis.compare.matching import OpenRun, match_runs
@@ -16,7 +16,6 @@ from guardmark.analysis.gate import (
     GateCheck,
     GatePolicy,
     GateResult,
-    GateStatus,
     check_complete,
     check_judging,
     check_limits,
@@ -64,10 +63,6 @@ if TYPE_CHECKING:
     from guardmark.app.settings import Config
     from guardmark.core.manifest import RunManifest
     from guardmark.store.run_dir import RunDir
-
-
-EXITS: Final = {GateStatus.HELD: 0, GateStatus.BROKEN: 1, GateStatus.OPEN: 5}
-"""Exit code of the command line for how a gate stands."""
 
 
 def read_policy(path: Path | None, config: Config, *, has_baseline: bool) -> GatePolicy:

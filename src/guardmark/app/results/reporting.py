@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.analysis.defense.alike import AlikeAnswers
+    from guardmark.analysis.gate import GateStatus
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.settings import Config
     from guardmark.reports.document.blocks import Document
@@ -76,7 +77,7 @@ class RunOutput:
     notes: tuple[str, ...] = ()  # What to look at before a figure is believed.
     head: str = ""
     gate: Document | None = None
-    gate_exit: int = 0
+    gate_standing: GateStatus | None = None
 
     @property
     def summary_json(self) -> str:
@@ -99,12 +100,10 @@ def finish(
     analysis, document, gate = write_reports(
         folder, config, formats=formats, thresholds=thresholds, texts=texts, to=to
     )
-    limits, gate_exit = None, 0
+    limits = None
     if gate is not None:
-        from guardmark.app.results.gating import EXITS  # on use: many runs set no limit
-        from guardmark.reports.chapters.gate import gate_document
+        from guardmark.reports.chapters.gate import gate_document  # on use: many runs set no limit
 
-        gate_exit = EXITS[gate.standing]
         document_of_gate = gate_document(gate, run=analysis.manifest.name, is_brief=True)
         if document_of_gate.sections:  # else the answer says how it stands
             limits = document_of_gate
@@ -123,7 +122,7 @@ def finish(
         ),
         head=analysis.status.head,
         gate=limits,
-        gate_exit=gate_exit,
+        gate_standing=None if gate is None else gate.standing,
     )
 
 

@@ -26,7 +26,7 @@ from guardmark.core.errors import ConfigError, DatasetError, StorageError
 from guardmark.core.manifest import PartManifest
 from guardmark.engine.plan import NO_GUARD
 from guardmark.interchange.imported import KEPT, PART_TYPE, Statements
-from guardmark.interchange.tools import describe_data, read_run, store_rows
+from guardmark.interchange.importers import describe_data, read_run, store_rows
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir, errors_of_files, is_held

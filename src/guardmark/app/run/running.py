@@ -25,13 +25,12 @@ from guardmark.app.parts.prices import (
     require_measurable,
     spending_of,
 )
+from guardmark.app.run.continuing import SPENT_NOTE, Start, find_place, unanswered_note
 from guardmark.app.run.equal_texts import note_equal_texts
 from guardmark.app.run.run_folder import (
-    Start,
     begun,
     describe_run,
     ending_line,
-    find_place,
     logbook,
     utc_text,
     write_description,
@@ -51,7 +50,6 @@ from guardmark.engine.execution.process import keep_working_directory, run_on_lo
 from guardmark.engine.plan import CachedParts, Plan, Timing, Workers
 from guardmark.engine.probing import note_refused_fields, probe_parts
 from guardmark.engine.run_monitor import Progress
-from guardmark.engine.runner import SPENT_NOTE, unanswered_note
 from guardmark.engine.runner import run as run_engine
 from guardmark.engine.shards import ShardSet
 from guardmark.engine.supervision import StopSignal

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.minisign import read_signature
 from guardmark.app.results.opened_run import find_run
-from guardmark.app.run.run_folder import missing_reports
+from guardmark.app.run.continuing import missing_reports
 from guardmark.app.verify.data_files import check_data
 from guardmark.app.verify.headline import check_headline, read_summary
 from guardmark.app.verify.mismatches import Mismatch, Mismatches, MismatchKind

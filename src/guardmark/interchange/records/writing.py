@@ -17,7 +17,7 @@ from guardmark.canon.visible import csv_line, csv_text
 from guardmark.core.errors import StorageError, needs
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.interchange.records.parquet import AT_ONCE, FIELDS, TABLES
-from guardmark.store.export import COLUMNS, record_rows, write_jsonl
+from guardmark.store.json_lines import COLUMNS, record_rows, write_jsonl
 from guardmark.store.run_dir import errors_of_files, is_current, whole_file
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.answer import JudgedCandidate, Keeping, judge_all, nearest_of
-from guardmark.analysis.compare.recommendations import ANSWERED_ENOUGH, Reliance
+from guardmark.analysis.compare.verdicts import ANSWERED_ENOUGH, Reliance
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM, is_unguarded
 from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.wording import percent_text

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.compare.comparison import PairVerdict
 from guardmark.analysis.compare.merit import find_dominated
-from guardmark.analysis.compare.recommendations import rates_of_chosen, separates
+from guardmark.analysis.compare.verdicts import rates_of_chosen, separates
 from guardmark.analysis.defense.costs import CostUnit
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.core.errors import counted

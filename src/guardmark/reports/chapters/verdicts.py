@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.answer import judge_all
 from guardmark.analysis.compare.merit import by_merit
-from guardmark.analysis.compare.recommendations import ANSWERED_ENOUGH, Reliance
+from guardmark.analysis.compare.verdicts import ANSWERED_ENOUGH, Reliance
 from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.analysis.pipeline.frame import SYSTEM, is_unguarded
 from guardmark.reports.chapters.advice import BLIND_SPOT, BLIND_SPOT_SYSTEM

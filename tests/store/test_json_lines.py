@@ -15,7 +15,7 @@ from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.interchange.records import writing as tables
 from guardmark.interchange.records.writing import write_csv, write_parquet
-from guardmark.store.export import COLUMNS, write_jsonl
+from guardmark.store.json_lines import COLUMNS, write_jsonl
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.tries import TrySubject

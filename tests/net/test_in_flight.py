@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.core.errors import ConfigError
-from guardmark.net.gate import AdaptiveLimit, Gate
+from guardmark.net.in_flight import AdaptiveLimit, Gate
 from guardmark.net.service import parse_rate
 
 
