@@ -29,6 +29,7 @@ from guardmark.core.outcome import (
 from guardmark.core.protocols import Capabilities
 from guardmark.core.record import Stage
 from guardmark.core.sample import Image, Label, Message, Prompt, Role, Sample, ToolCall, View
+from guardmark.defenses.chain import ChainDefense
 from guardmark.engine.plan import NO_GUARD, Budget, Pipeline, Plan, Timing
 from guardmark.engine.runner import Ending, run
 from guardmark.store.reader import RecordReader
@@ -339,6 +340,15 @@ async def test_only_the_part_under_test_changes(tmp_path: Path, make_writer: Mak
     assert [message.form for message in shown.messages] == [m.form for m in wanted.messages]
     assert shown.messages[3].images == sample.prompt.messages[3].images
     assert shown.under_test == 3
+
+
+async def test_what_a_chain_of_masks_wrote_goes_on(open_writer: OpenWriter) -> None:
+    """Though a chain is shown whole conversations, its members are shown the text under test."""
+    chain = ChainDefense("mask", [Inline("one", rule=masks), Inline("two", rule=lambda _: ALLOWED)])
+    model = Chat()
+    writer = open_writer(COUNT)
+    await run(Plan(defenses=(chain,), pipeline=flow(model, **ONE)), writer)
+    assert model.texts == Counter([*map(text_of, range(COUNT)), *(f"masked {n}" for n in MASKED)])
 
 
 @pytest.mark.parametrize("view", [View.CONVERSATION, View.DOCUMENT])

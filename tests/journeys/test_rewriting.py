@@ -157,6 +157,15 @@ async def test_other_commands_know_what_guards_wrote(services: Services, tmp_pat
     assert stored["none after mask", "model"] == COUNT
     assert stored["none after mask", "judge"] == COUNT - 5
     assert stored["after@output after mask", "defense"] == COUNT
+    done = await typed(
+        "import", "guardmark", "all.jsonl", "-o", "back", "--model", "mask", cwd=tmp_path
+    )
+    assert done.code == 0, done.err
+    assert "records of calls about texts that guards rewrote were left out" in " ".join(
+        (done.out + done.err).split()
+    )
+    summary = json.loads((tmp_path / "back" / "summary.json").read_text(encoding="utf-8"))
+    assert summary["defenses"][0]["counts"]["attacks"]["rewritten"] == COUNT
     for form in ("inspect", "promptfoo"):
         done = await typed("export", "out", "--to", form, "-o", form, cwd=tmp_path)
         assert done.code == 0, done.err
@@ -174,7 +183,7 @@ async def test_other_commands_know_what_guards_wrote(services: Services, tmp_pat
     done = await typed("judge", "out", "--config", "judges.yaml", "--layer", "other", cwd=tmp_path)
     assert done.code == 0, done.err
     assert (await typed("report", "out", cwd=tmp_path)).code == 0
-    again = {each["judging"]: each for each in arms_of(tmp_path)["masked"]["judgings"]}
+    again = arms_of(tmp_path)["masked"]["judgings"]
     assert counts(again["other"]["attack_success_rate"]) == (15, 15)
 
 

@@ -58,8 +58,6 @@ _NOTHING_LEFT: Final = Evidence(reason="a guard before it left nothing of the te
 NOTHING_TO_ANSWER: Final = Response(text="", evidence=_NOTHING_LEFT)
 """What comes of a request of which a guard left nothing: the model is not called."""
 _NOTHING_TO_LOOK_AT: Final = Decision(outcome=Outcome.ALLOW, evidence=_NOTHING_LEFT)
-_WRITES_OF: Final = (View.TEXT, View.RESPONSE)
-"""Views of guards whose text can go on: what they are shown is one message, and no more."""
 
 
 class _Errand(NamedTuple):
@@ -317,7 +315,7 @@ class PipelineRunner:
         """Note what goes on in place of what a guard was shown, where that is one message."""
         name, prompt = call.part + call.after, state.prompt
         is_behind = call.part in self._behind
-        is_whole = self._guards[call.part].guard.capabilities.view in _WRITES_OF
+        is_whole = self._guards[call.part].guard.capabilities.may_write
         has_calls = not is_behind and bool(prompt.messages[prompt.under_test].calls)
         state.written[name] = text if is_whole and not has_calls else None
 
