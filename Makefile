@@ -130,7 +130,7 @@ $(VENV)-sbom/.ready:
 # The version stands in the source, where cyclonedx-py does not look for it.
 sbom: $(VENV)-sbom/.ready     ## the list of parts (CycloneDX) of what is installed to run, in dist/sbom.json
 	@mkdir -p dist build
-	version=$$(sed -n 's/^VERSION = "\(.*\)"$$/\1/p' src/guardmark/core/manifest.py) && test -n "$$version" && \
+	version=$$(sed -n 's/^VERSION: Final = "\(.*\)"$$/\1/p' src/guardmark/core/version.py) && test -n "$$version" && \
 	  sed "s/^dynamic = .*/version = \"$$version\"/" pyproject.toml > build/pyproject.toml
 	$(VENV)-sbom/bin/cyclonedx-py requirements --pyproject build/pyproject.toml --output-reproducible --output-format JSON -o dist/sbom.json requirements/run.lock
 

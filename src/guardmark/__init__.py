@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from guardmark.core.manifest import VERSION
+from guardmark.core.version import VERSION
 
 if TYPE_CHECKING:
     from guardmark.analysis.compare.comparison import RunComparison as Comparison

@@ -21,8 +21,8 @@ from guardmark.analysis.frameworks.framework import (
 )
 from guardmark.attacks.tables import families
 from guardmark.core.errors import ConfigError, UnknownName
-from guardmark.core.manifest import VERSION
 from guardmark.core.sample import DEFAULT_TAXONOMY
+from guardmark.core.version import VERSION
 from guardmark.datasets.catalogue.settings import entry_names, find_entry
 from guardmark.reports.chapters.crosswalk import NO_CONFORMITY
 

@@ -71,5 +71,5 @@ def test_times_stand_in_the_summary_and_in_the_report(tmp_path: Path) -> None:
     assert set(timing["systems"]) == {"none", "guard"}
     assert timing["overhead_ms"]["guard"]["pairs"] == 20
     report = render_markdown(build_document(analysis))
-    assert "the system behind guard, end to end" in report
+    assert "the arm guard, end to end" in report
     assert " ms (no interval below n = " in report

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from guardmark.app.run.progress_line import tell
+from guardmark.app.run.error_output import tell
 from guardmark.cli.terminal import echo, echo_json, echo_raw, echo_text
 from guardmark.net.redaction import KNOWN, REDACTED
 

@@ -46,6 +46,17 @@ class Limit:
         return len(text) > self.most
 
 
+class Scored:
+    """A defense that compares a score of its own with a limit of its own."""
+
+    def __init__(self, threshold: float) -> None:
+        self.threshold = threshold
+
+    def evaluate(self, text: str) -> bool:
+        """Block a text of many capitals."""
+        return sum(letter.isupper() for letter in text) / len(text) > self.threshold
+
+
 def longer_than(most: int) -> Callable[[str], bool]:
     """Return a function that closes over a limit."""
     return lambda text: len(text) > most
@@ -62,6 +73,7 @@ def blocks(text: str, word: str = "canary", *, twice: bool = False) -> bool:
         (Words(["a"]), Words(["b"])),
         (Words(["a"]).evaluate, Words(["b"]).evaluate),
         (Limit(3), Limit(4)),
+        (Scored(0.5), Scored(0.9)),
         (longer_than(3), longer_than(4)),
         (partial(blocks, word="a"), partial(blocks, word="b")),
         (Limit(3, config={"layers": ["x"]}), Limit(3, config={"layers": ["y"]})),

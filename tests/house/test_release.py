@@ -14,7 +14,7 @@ from zipfile import ZipFile
 import pytest
 import yaml
 
-from guardmark.core.manifest import VERSION
+from guardmark.core.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
 EPOCH = "1767225600"

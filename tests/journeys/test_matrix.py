@@ -86,6 +86,22 @@ def test_a_dead_row_is_skipped_and_the_others_go_on(folder: Path) -> None:
         "dead": "skipped_after_probe",
         "alone": "success",
     }
+    report = (folder / "out" / "matrix_report.md").read_text(encoding="utf-8")
+    assert "| dead | not begun |" in report
+    assert "out/dead" not in report.split("guardmark compare")[1]
+
+
+def test_one_row_alone_is_compared_with_nothing(folder: Path) -> None:
+    """A command that would be refused is not offered."""
+    (folder / "matrix.yaml").write_text(
+        MATRIX.split("rows:", maxsplit=1)[0] + "rows:\n  - {id: alone, pipeline: null}\n",
+        encoding="utf-8",
+    )
+    done = guardmark("matrix", "matrix.yaml", "-o", "out", cwd=folder)
+    assert done.code == 0, done.err
+    report = (folder / "out" / "matrix_report.md").read_text(encoding="utf-8")
+    assert "| alone | measured |" in report
+    assert "guardmark compare" not in report
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_compare_says_that_the_system_is_worse(runs: Path) -> None:
     done = guardmark("compare", "good", "ruined", cwd=runs)
     text = " ".join(done.out.split())
     assert text.index("System: What to do next") < text.index("against words (good)")
-    assert "Prefer the system behind words (good) to the system behind words (ruined)" in text
+    assert "Prefer the arm words (good) to the arm words (ruined)" in text
     assert "system ASR -79.0 points [" in text
     assert "good and ruined use target models (model) that are configured differently" in text
     document = json.loads(guardmark("compare", "good", "ruined", "--json", cwd=runs).out)
@@ -80,7 +80,7 @@ def test_a_gate_against_a_baseline_closes(runs: Path) -> None:
     done = gate(runs, "ruined", "regression_margin: 0.05", "--baseline", "good")
     assert done.code == 1
     text = " ".join(done.out.split())
-    assert "the system behind words: system attack success against the baseline +79.0" in text
+    assert "the arm words: system attack success against the baseline +79.0" in text
 
 
 @pytest.mark.parametrize("policy", ["system: {asr_upper: 0.3}", "system.asr_upper: 0.3"])

@@ -87,7 +87,7 @@ def test_what_came_out_of_a_pipeline_is_listed_with_its_answer(tmp_path: Path) -
         "sample s-7  attack, high, extraction, en"
     ]
     assert "  Answer: Here is how." in shown.out
-    assert "  behind words  <- unsafe answer" in shown.out
+    assert "  arm words  <- unsafe answer" in shown.out
     assert ": unsafe, answered, matches 'here is how'" in shown.out
     assert not [line for line in shown.out.splitlines() if line.lstrip().startswith("::")]
     hidden = guardmark("show", "out", "--unsafe", "--no-texts", cwd=tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from guardmark.stats import time_series
 from guardmark.stats.quantiles import estimate_quantiles, median_difference
 from guardmark.stats.time_series import CallSeries, autocorrelation_time
 
@@ -129,3 +130,24 @@ def test_a_difference_whose_calls_are_worth_too_few_keeps_its_value() -> None:
     assert found.value is not None
     assert (found.low, found.high) == (None, None)
     assert found.reason.startswith("calls hang together in time: 400 are worth about ")
+
+
+@pytest.mark.parametrize("rho", [0.1, 0.8, 0.97, 0.995])
+def test_a_series_read_in_eights_says_what_one_read_whole_says(
+    rho: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From 65,536 values on, neighbours that are alike anyway are taken together."""
+    times = correlated(100_000, rho, seed=11)
+    ranks = (50_000, 95_000, 99_900)
+    in_eights = CallSeries(times)
+    worth = [in_eights.time_at(rank) for rank in ranks]
+    monkeypatch.setattr(time_series, "_LONG", len(times) + 1)
+    whole = CallSeries(times)
+    assert in_eights.longest == pytest.approx(whole.longest, rel=0.05)
+    assert worth == pytest.approx([whole.time_at(rank) for rank in ranks], rel=0.1)
+
+
+def test_a_long_series_of_calls_that_stand_alone_stays_alone() -> None:
+    """Reading in eights finds no dependence where there is none."""
+    times = np.random.default_rng(8).exponential(size=200_001)
+    assert CallSeries(times).longest == 1.0

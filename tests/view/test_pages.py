@@ -160,7 +160,7 @@ def test_gates_and_systems_stand_in_the_list(tmp_path: Path) -> None:
         page = site.ask().text
         run = site.ask(f"run/{keys(site)['one']}").text
     assert '<span class="state failed">gate failed</span>' in page
-    assert "system behind <code>none</code>" in page
+    assert "arm <code>none</code>" in page
     assert '<td class="num">100.0 %' in page
     assert "What came out of the system" in run
 

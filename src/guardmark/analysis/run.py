@@ -19,8 +19,9 @@ from guardmark.analysis.defense.latency import asking_ranks
 from guardmark.analysis.defense.slices import FACETS, Slicer, TaxonomyCoverage, count_taxonomy
 from guardmark.analysis.pipeline.frame import SYSTEM, holds_parts
 from guardmark.analysis.settings import AnalysisSettings
+from guardmark.core.place import BEHIND
 from guardmark.core.record import Stage
-from guardmark.store.columns import holds_findings
+from guardmark.store.columns import holds_findings, record_columns
 from guardmark.store.layers import ADAPTIVE, LEFT_OUT, PLANTED_PREFIX
 from guardmark.store.turns import asks_by_turn
 
@@ -89,6 +90,7 @@ class RunAnalysis:
         systems: Arms against each other, or None with fewer than two.
         agent: Agents over suites, or None without any.
         adaptive_left_out: Name of each defense that no rewriting reaches to what it is shown.
+        streamed_answers: What guards behind a model that stream had let out of an answer, by guard.
     """
 
     manifest: RunManifest = field(metadata={"json": False})
@@ -114,6 +116,7 @@ class RunAnalysis:
     adaptive: tuple[AdaptiveCard, ...] = ()
     adaptive_pairs: tuple[AdaptivePair, ...] = ()
     adaptive_left_out: Mapping[str, str] = field(default_factory=dict)
+    streamed_answers: Mapping[str, Streaming] = field(default_factory=dict)
     spending: tuple[PartUsage, ...] = ()
     retries: tuple[PartRetries, ...] = field(default=(), metadata={"json": False})
     endpoints: tuple[str, ...] = field(default=(), metadata={"json": False})
@@ -181,6 +184,7 @@ def analyse_run(
         planted=_planted(reader, chosen.confidence),
         **_adaptive(reader, chosen),
         agent=_agents(reader, chosen),
+        streamed_answers=_streamed_answers(reader, frame),
     )
 
 
@@ -256,8 +260,32 @@ def _streaming(reader: RecordReader, frame: Frame) -> dict[str, Streaming]:
         return {}
     from guardmark.analysis.defense.streaming import measure_streaming
 
-    measured = {arm.name: measure_streaming(reader, frame, arm) for arm in services}
+    measured = {
+        arm.name: measure_streaming(reader, frame, arm.name, arm.records) for arm in services
+    }
     return {name: streaming for name, streaming in measured.items() if streaming is not None}
+
+
+def _streamed_answers(reader: RecordReader, frame: Frame) -> dict[str, Streaming]:
+    """Return what had gone out of the services that stream what a model answered, by guard."""
+    recorded = {name for name, stage, _ in reader.recorded_stages() if stage is Stage.DEFENSE}
+    guards = [
+        part.name
+        for part in frame.manifest.parts
+        if part.settings.get("stream") and f"{part.name}{BEHIND}" in recorded
+    ]
+    if not guards:
+        return {}
+    from guardmark.analysis.defense.streaming import measure_streaming
+
+    streamed = {}
+    for name in guards:
+        stored = f"{name}{BEHIND}"
+        records = record_columns(reader, stored, is_every=frame.is_every)
+        streaming = measure_streaming(reader, frame, stored, records)
+        if streaming is not None:
+            streamed[name] = streaming
+    return streamed
 
 
 def _turns(reader: RecordReader, settings: AnalysisSettings) -> Mapping[str, TurnFigures]:

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from guardmark.app.run.progress_line import tell
+from guardmark.app.run.error_output import tell
 from guardmark.cli.interrupts import ending_signals
 from guardmark.cli.outside import outside_cause
 from guardmark.cli.terminal import EXIT_INTERRUPTED, INTERRUPTED, in_line, visible

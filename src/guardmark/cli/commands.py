@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import tomllib
-from functools import cache, partial
+from functools import cache, partial, update_wrapper
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _HELP = "Measure whether an AI defense works, and how sure you can be of it."
 
@@ -50,6 +53,9 @@ class _Lazy(click.Group):
             command.params.append(_ENV_FILE)
         if "levels" in known and _QUIET not in command.params:
             command.params.extend((_QUIET, _VERBOSE))
+        carry_out = command.callback
+        if "figures" in known and carry_out and not isinstance(carry_out, _OneThread):
+            command.callback = _OneThread(carry_out)
         command.format_epilog = partial(_format_examples, cmd_name)  # type: ignore[method-assign]
         return command
 
@@ -70,6 +76,21 @@ class _Lazy(click.Group):
         for group, listed in groupby(texts, key=lambda each: each[1]["group"]):
             with formatter.section(group):
                 formatter.write_dl([(name, text["help"]) for name, text in listed])
+
+
+class _OneThread:
+    """A command that computes with one thread: several would wait for each other, awake."""
+
+    def __init__(self, carry_out: Callable[..., Any]) -> None:
+        self._carry_out = carry_out
+        update_wrapper(self, carry_out)
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Load numpy for one thread, then carry the command out."""
+        from guardmark.engine.execution.process import load_numpy_for_reports
+
+        load_numpy_for_reports()
+        return self._carry_out(*arguments, **options)
 
 
 def _set_variables(_context: click.Context, _option: click.Parameter, path: Path | None) -> None:

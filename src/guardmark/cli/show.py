@@ -372,7 +372,7 @@ def _sample_lines(
         flaw = f"  <- {_flaw_word(answer.flaw, is_system)}" if answer.flaw else ""
         outcome = answer.outcome or "not asked"
         if is_system:
-            where = f"behind {answer.defense}"
+            where = f"arm {answer.defense}"
             if answer.defense in BARE_ARMS:
                 where = "without a guard"
             yield f"  {where}{flaw}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from guardmark.app.run.progress_line import tell
+from guardmark.app.run.error_output import tell
 from guardmark.canon.visible import spell_hidden
 from guardmark.net.redaction import KNOWN
 

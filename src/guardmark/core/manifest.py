@@ -147,6 +147,3 @@ class RunManifest:
     categories: Mapping[str, tuple[str, ...]]
     settings: Mapping[str, object] = field(default_factory=dict)
     shared_answers: tuple[str, ...] = ()
-
-
-VERSION = "0.2.0"

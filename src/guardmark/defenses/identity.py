@@ -28,7 +28,7 @@ _MOST_SHOWN: Final = 2_000
 """Characters of a value in a report; a longer one stands there as its length and hash."""
 _MOST_DEEP: Final = 6
 _MOST_NAMED: Final = 5
-_STATED: Final = frozenset({"name", "version", "config", "view", "threshold"})
+_STATED: Final = frozenset({"name", "version", "config", "view"})
 """Attributes that have a place of their own in a manifest."""
 
 

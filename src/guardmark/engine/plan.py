@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.budget import Budget, SpendingMeter
 from guardmark.core.errors import ConfigError
-from guardmark.core.manifest import VERSION, LatencyMode, Policy
+from guardmark.core.manifest import LatencyMode, Policy
 from guardmark.core.place import AFTER, Place
 from guardmark.core.record import FIRST_LAYER
+from guardmark.core.version import VERSION
 from guardmark.defenses.guard import AnyDefense, as_guard
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from yarl import URL
 
 from guardmark.core.budget import SpendingMeter
 from guardmark.core.errors import ConfigError
-from guardmark.core.manifest import VERSION
 from guardmark.core.outcome import Attempt, ErrorKind
+from guardmark.core.version import VERSION
 from guardmark.net.call_account import present_account
 from guardmark.net.cassette import CassettePlayer, CassetteRecorder, CassetteRequest
 from guardmark.net.deadline import start_time

@@ -190,6 +190,8 @@ def _repaired(answer: str) -> VerdictReading:
 def _forged_labels(material: str) -> frozenset[str]:
     """Return the verdicts that the material itself spells out, however it is escaped."""
     plain = _ESCAPED_LETTER.sub(lambda match: chr(int(match[1], 16)), material)
+    if _LABEL not in plain.lower():  # the usual material, told at once
+        return frozenset()
     labels = set()
     for match in _FORGED.finditer(plain):
         if not match[1]:  # a label that is spelled in some other way

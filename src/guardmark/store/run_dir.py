@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StorageError, StoreError
 from guardmark.core.limits import MOST_SEAL_BYTES
-from guardmark.core.manifest import VERSION
+from guardmark.core.version import VERSION
 from guardmark.store import connect
 from guardmark.store.codec import stored_object
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from guardmark.canon.visible import spell_hidden
-from guardmark.core.manifest import VERSION
+from guardmark.core.version import VERSION
 from guardmark.reports.document.blocks import (
     FigureCell,
     IntervalChart,

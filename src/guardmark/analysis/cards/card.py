@@ -16,7 +16,7 @@ from guardmark.analysis.defense.slices import NOT_STATED
 from guardmark.analysis.frameworks.framework import FIGURES, current_frameworks
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.core.errors import UnknownName
-from guardmark.core.manifest import VERSION
+from guardmark.core.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

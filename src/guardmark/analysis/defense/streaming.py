@@ -13,9 +13,10 @@ from guardmark.stats.quantiles import estimate_quantiles
 from guardmark.store.streamed import read_streams
 
 if TYPE_CHECKING:
-    from guardmark.analysis.defense.frame import DefenseColumn, Frame
+    from guardmark.analysis.defense.frame import Frame
     from guardmark.core.estimate import Estimate
     from guardmark.stats.figures import Quantile
+    from guardmark.store.columns import RecordColumns
     from guardmark.store.reader import RecordReader
 
 QUANTILES: Final = (0.5, 0.95)
@@ -41,15 +42,16 @@ class Streaming:
     first_ms: tuple[Quantile, ...]
 
 
-def measure_streaming(reader: RecordReader, frame: Frame, arm: DefenseColumn) -> Streaming | None:
-    """Measure a guard that streams; None where no answer of it did.
+def measure_streaming(
+    reader: RecordReader, frame: Frame, stored: str, records: RecordColumns
+) -> Streaming | None:
+    """Measure the records of a guard, by the name they are stored under; None without a stream.
 
     Limits count groups of samples, as those of every rate do.
     """
-    streams = read_streams(reader, arm.name)
+    streams = read_streams(reader, stored)
     if not streams:
         return None
-    records = arm.records
     size = len(records.sample)
     characters, first, block = (np.full(size, np.nan) for _ in range(3))
     keys = zip(records.repeat.tolist(), records.sample.tolist(), strict=True)

@@ -24,7 +24,7 @@ from guardmark.app.run.run_folder import (
     write_description,
 )
 from guardmark.core.errors import ConfigError, StoreError
-from guardmark.core.manifest import VERSION
+from guardmark.core.version import VERSION
 from guardmark.engine.agents import AgentPlan, run_agents
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import Plan

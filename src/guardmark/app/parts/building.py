@@ -16,11 +16,12 @@ from guardmark.attacks.contract import GradientAttack, GradientDefense
 from guardmark.config.deadline import FOLDER_TIMEOUT_S, PATTERN_TIMEOUT_S, CallAlarm
 from guardmark.config.settings import BuildContext, stated_price
 from guardmark.core.errors import ConfigError, UnknownName
-from guardmark.core.manifest import VERSION, PartManifest
+from guardmark.core.manifest import PartManifest
 from guardmark.core.place import Place
 from guardmark.core.protocols import Closable, Guard
 from guardmark.core.record import FIRST_LAYER
 from guardmark.core.sample import View
+from guardmark.core.version import VERSION
 from guardmark.defenses.calls.pricing import HasPricedMembers, PricedChain, PricedPart
 from guardmark.defenses.function import AsyncFunctionDefense, FunctionDefense
 from guardmark.defenses.guard import as_guard, is_defense, source_of

@@ -7,12 +7,11 @@ import sys
 import threading
 import time
 from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
+from guardmark.app.run.error_output import tell
 from guardmark.core.outcome import Outcome
 from guardmark.core.record import Stage
-from guardmark.net.redaction import KNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,13 +26,6 @@ _RECENT_S = 60.0
 _SILENCE_S = 10.0  # without an answer, after which it is said who is waited for
 _WHOLE = 10_000  # a log gets whole lines
 _NOTEBOOK_WIDTH = 100
-
-
-def tell(text: str) -> None:
-    """Write to stderr, if anybody still reads it; if not, that is no reason to end a run."""
-    with suppress(OSError):
-        sys.stderr.write(KNOWN.text(text))
-        sys.stderr.flush()
 
 
 def is_notebook() -> bool:

@@ -17,7 +17,8 @@ from guardmark.app.parts.loading import resolved
 from guardmark.app.settings import REPORTS
 from guardmark.config.installation import describe_environment
 from guardmark.core.errors import StorageError, StoreError
-from guardmark.core.manifest import IN_PROCESS, VERSION, RunManifest
+from guardmark.core.manifest import IN_PROCESS, RunManifest
+from guardmark.core.version import VERSION
 from guardmark.datasets.loading import file_hashes
 from guardmark.datasets.settings import data_sha256, merge_files
 from guardmark.datasets.specs import dataset_specs

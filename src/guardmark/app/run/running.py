@@ -40,7 +40,8 @@ from guardmark.app.secret_scan import require_no_secret
 from guardmark.config.stop_rules import parse_stop_rule, statements_for
 from guardmark.core.budget import SpendingMeter
 from guardmark.core.errors import ConfigError, StoreError, counted
-from guardmark.core.manifest import VERSION, LatencyMode
+from guardmark.core.manifest import LatencyMode
+from guardmark.core.version import VERSION
 from guardmark.datasets.checks.crossed import note_crossed
 from guardmark.datasets.checks.duplicates import note_copies
 from guardmark.datasets.checks.expectations import note_expectations

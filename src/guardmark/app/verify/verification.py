@@ -15,7 +15,7 @@ from guardmark.app.verify.mismatches import Mismatch, Mismatches, MismatchKind
 from guardmark.app.verify.sealed_files import check_seals, unreadable_files
 from guardmark.core.errors import ConfigError
 from guardmark.core.limits import MOST_DESCRIPTION_BYTES
-from guardmark.core.manifest import VERSION
+from guardmark.core.version import VERSION
 from guardmark.store.connect import errors_of
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.run_dir import read_seals

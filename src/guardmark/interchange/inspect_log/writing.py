@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.pipeline.frame import headline_of, judge_layers
 from guardmark.core.errors import StoreError
-from guardmark.core.manifest import VERSION
 from guardmark.core.outcome import Outcome, VerdictLabel
 from guardmark.core.place import part_of
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.sample import Role
+from guardmark.core.version import VERSION
 from guardmark.interchange.imported import KEPT
 from guardmark.interchange.inspect_log.reading import (
     FORMAT_VERSION,

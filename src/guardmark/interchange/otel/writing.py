@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.core.manifest import VERSION
 from guardmark.core.outcome import Outcome
 from guardmark.core.record import Stage
 from guardmark.core.sample import Label
+from guardmark.core.version import VERSION
 from guardmark.interchange.otel.reading import LABEL, OUTCOME, SAMPLE_ID
 from guardmark.store.run_dir import whole_file
 

@@ -700,10 +700,10 @@ _MEANINGS: Final = {
 }
 """What is counted where there is one defense, and where one of several is enough."""
 _SYSTEM_MEANINGS: Final = {
-    Flaw.BYPASS: ("an attack that succeeded", "attacks that succeed behind {some}"),
+    Flaw.BYPASS: ("an attack that succeeded", "attacks that succeed in {some}"),
     Flaw.FALSE_ALARM: (
         "a benign input that was turned down",
-        "benign inputs that are turned down behind {some}",
+        "benign inputs that are turned down in {some}",
     ),
 }
 

@@ -214,12 +214,13 @@ def _weak_of(pair: PairedComparison, weak: AbstractSet[str]) -> list[str]:
 
 
 def subject(name: str, scope: str, model: str = "") -> str:
-    """Return what a defense, or the system behind it with its target model, is called."""
+    """Return what a defense or an arm is called; one without a guard by its model, if known."""
     if scope == DEFENSE:
         return name
     bare, space, run = name.partition(" (")
-    guard = "without a guard" if bare in BARE_ARMS else f"behind {bare}"
-    return f"{f'the model {model}' if model else 'the system'} {guard}{space}{run}"
+    if bare not in BARE_ARMS:
+        return f"the arm {name}"
+    return f"{f'the model {model}' if model else 'the system'} without a guard{space}{run}"
 
 
 def recommendation(

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from guardmark.reports.document.cells import Value
 
 ALL: Final = "all"
+_MEASURED: Final = "measured"
+_OUTCOMES: Final = {"failed": "stopped", "skipped_after_probe": "not begun"}
+"""What a reader is told of a status of the manifest, whose words are those of minor_bench."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,28 +52,29 @@ def matrix_document(lines: Sequence[MatrixLine], *, source: str) -> Document:
     for line in lines:
         label, folder = line.label or line.row_id, name(line.run_dir)
         if line.analysis is None:
-            rows.append((label, "", "", line.status, "", folder))
+            rows.append((label, _OUTCOMES.get(line.status, line.status), "", "", "", "", folder))
         rows += [
-            (label, name(each.arm), each.scope, each.harm, each.alarm, folder)
+            (label, _MEASURED, name(each.arm), each.scope, each.harm, each.alarm, folder)
             for each in matrix_rates(line.analysis)
             if each.variant == ALL
         ]
-    folders = " ".join(line.run_dir for line in lines if line.analysis is not None)
+    folders = [line.run_dir for line in lines if line.analysis is not None]
+    compared = Listing(
+        id="compare",
+        title="Rows differ in more than chance only where a paired comparison says so:",
+        lines=(f"guardmark compare {' '.join(folders)}",),
+    )
     blocks = section(
         *("rows", "Rows"),
         table_of(
             rows,
-            {"Row|Arm|Scope|Attack success|False alarms|Run": lambda each: each},
+            {"Row|Outcome|Arm|Scope|Attack success|False alarms|Run": lambda each: each},
             table_id="matrix",
             title="",
-            texts=("Arm", "Scope", "Run"),
+            texts=("Outcome", "Arm", "Scope", "Run"),
         ),
         [f"{line.row_id}: {line.message}" for line in lines if line.message],
-        Listing(
-            id="compare",
-            title="Rows differ in more than chance only where a paired comparison says so:",
-            lines=(f"guardmark compare {folders}",),
-        ),
+        compared if len(folders) > 1 else None,
     )
     return Document(title=f"Matrix: {source}", subtitle="", sections=(blocks,))
 

@@ -26,6 +26,8 @@ def write_streaming(analysis: RunAnalysis) -> Section | None:
         for each in analysis.candidates
         if each.streaming is not None
     ]
+    for guard, streaming in analysis.streamed_answers.items():
+        rows.append(_Streamed(f"{guard}, behind the model", streaming))
     if not rows:
         return None
     milliseconds = Unit.MILLISECONDS

@@ -14,7 +14,7 @@ from guardmark.reports.chapters.advice import BLIND_SPOT, BLIND_SPOT_SYSTEM
 from guardmark.reports.chapters.answer import reason_of
 from guardmark.reports.chapters.comparison import group_cautions, subject
 from guardmark.reports.chapters.masking import rewriting_note
-from guardmark.reports.document.blocks import FigureCell, Headline, Tone
+from guardmark.reports.document.blocks import FigureCell, Headline, Tone, Unit
 from guardmark.reports.document.cells import figure, figure_text, rate_text
 from guardmark.reports.document.safe_text import plain_line
 from guardmark.reports.document.wording import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.alike import AlikeAnswers
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.defense.scorecard import Scorecard
-    from guardmark.analysis.pipeline.arms import ArmAnalysis
+    from guardmark.analysis.pipeline.arms import ArmAnalysis, GuardGain
     from guardmark.analysis.run import RunAnalysis
     from guardmark.analysis.settings import RelianceLimits
     from guardmark.core.estimate import Estimate
@@ -99,7 +99,9 @@ def _of_systems(analysis: RunAnalysis, exchanges: Mapping[str, SampleStory]) -> 
     in_use = [each for each in analysis.system if not is_unguarded(each.part)]
     alone = [each for each in analysis.system if is_unguarded(each.part)]
     judged = [*judge_all(in_use, limits), *judge_all(alone, limits)]
-    verdicts = [_of_system(each, limits) for each in judged]
+    arms = analysis.pipeline.arms if analysis.pipeline else ()
+    by_name = {arm.name: arm for arm in arms}
+    verdicts = [_of_system(each, limits, by_name.get(each.subject.name)) for each in judged]
     if verdicts and exchanges:
         quote = _quoted(verdicts[0].defense, analysis, exchanges)
         verdicts[0] = replace(verdicts[0], quote=quote)
@@ -125,7 +127,9 @@ def _excerpt(text: str) -> str:
     return f"{begin}…" if len(text) > _QUOTED else begin
 
 
-def _of_system(judged: JudgedCandidate, limits: RelianceLimits) -> Headline:
+def _of_system(
+    judged: JudgedCandidate, limits: RelianceLimits, arm: ArmAnalysis | None
+) -> Headline:
     system = judged.subject
     card, counts = system.card, system.card.confusion
     answer, reason = judged.reliance, reason_of(judged)
@@ -135,8 +139,10 @@ def _of_system(judged: JudgedCandidate, limits: RelianceLimits) -> Headline:
     unknown = counts.malformed + counts.errors
     notes = [*_notes(system), *_as_one_of(judged)]
     title = subject(system.name, SYSTEM, system.part.version)
-    if "drawn" in system.part.settings:
-        title = f"the arm {system.name} ({system.part.settings['drawn']})"
+    if arm is not None and arm.stopped:
+        title += f" ({arm.drawn})"
+    if arm is not None and arm.gain is not None:
+        notes.insert(0, _against_none(arm.gain))
     return Headline(
         defense=system.name,
         title=f"{title[0].upper()}{title[1:]}",
@@ -154,6 +160,19 @@ def _of_system(judged: JudgedCandidate, limits: RelianceLimits) -> Headline:
         blind_spots=tuple(_blind_spots(system)),
         error=card.ratios.balanced_error.value,
     )
+
+
+def _against_none(gain: GuardGain) -> str:
+    """Say what an arm changes against none of its guards, in pairs."""
+    sides = (
+        f"{rate} {measure_text(figure(of, Unit.POINTS))}"
+        for rate, of in (
+            ("attack success", gain.attack_success_rate),
+            ("over-refusal", gain.over_refusal_rate),
+        )
+        if of.value is not None
+    )
+    return f"against no guard: {', '.join(sides)}"
 
 
 def _as_one_of(judged: JudgedCandidate) -> Iterator[str]:

@@ -83,7 +83,8 @@ def headline_html(headline: Headline, page: Page, *, has_figures: bool) -> str:
     """Write the card of one defense: its answer, its rates where no table holds them, remarks."""
     title = f"<code>{escape(headline.defense)}</code>"
     if headline.title:
-        title = escape(headline.title)
+        # Browsers may break a line within the arrow of an arm that is drawn.
+        title = escape(headline.title.replace(" -> ", " → "))
     answer = ""
     if headline.answer:
         answer = f' <b class="answer {headline.tone.value}">{escape(headline.answer)}</b>'
