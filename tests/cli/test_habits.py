@@ -150,3 +150,40 @@ def test_next_steps_are_the_ones_that_help(guardmark: Type, folder: Path) -> Non
     guardmark("init", "--template", "http", "-o", "http.yaml")
     named = (folder / "http.yaml").read_text(encoding="utf-8").splitlines()[1]
     assert (folder / named.partition("$schema=")[2]).exists()
+
+
+def test_what_is_said_of_many_defenses_is_said_once(guardmark: Type, folder: Path) -> None:
+    """Three that never block are one note with their names; two are named each."""
+    lines = [f"  never-{n}: {{type: pattern, keywords: [word{n}x]}}" for n in range(3)]
+    (folder / "bench.yaml").write_text(
+        CONFIG.replace("{words: {type: pattern, keywords: [ignore]}}", "\n" + "\n".join(lines)),
+        encoding="utf-8",
+    )
+    done = guardmark("run", folder / "bench.yaml", "-o", folder / "out")
+    (note,) = [line for line in done.err.splitlines() if "never-" in line and "Note:" in line]
+    assert note.startswith("Note: 3 defenses: each allows")
+    assert note.endswith("check the settings of each (never-0, never-1, never-2)")
+
+
+def test_check_keeps_to_the_width(guardmark: Type, folder: Path) -> None:
+    """Long remarks stand on several lines, each cut between words."""
+    config = CONFIG.replace("[{path: rows.csv}]", "[{builtin: core@2}]")
+    (folder / "bench.yaml").write_text(config, encoding="utf-8")
+    lines = guardmark("check", folder / "bench.yaml").out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert "    samples of them, or accept it (stats.margin)." in lines
+
+
+def test_an_export_says_little(guardmark: Type, folder: Path) -> None:
+    """With -q the path alone, for a script."""
+    guardmark("run", folder / "bench.yaml", "-o", folder / "out")
+    done = guardmark("export", folder / "out", "--to", "csv", "-q")
+    assert done.out.splitlines() == [str(folder / "out" / "records.csv")]
+
+
+def test_an_attack_takes_the_configuration_of_the_folder(guardmark: Type, folder: Path) -> None:
+    """As a run does, and says so: what is attacked is never the built-in run by accident."""
+    done = guardmark("adapt", "--budget", "4", "--no-controls", "--no-repair", "--canaries", "0")
+    assert done.code == 0, done.err
+    assert "Note: attacking bench.yaml of this folder." in done.err
+    assert (folder / "runs").is_dir()

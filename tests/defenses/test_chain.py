@@ -234,3 +234,61 @@ def test_the_score_of_a_majority_is_the_one_in_the_middle() -> None:
     assert (combined.score, combined.score_kind) == (0.4, ScoreKind.CLASS_PROB)
     even = combine(votes[:2], 2, ChainRule.MAJORITY)
     assert (even.score, even.score_kind) == (None, ScoreKind.NONE)
+
+
+class _Masking:
+    """Writes anew what it is told to, and notes what it was shown."""
+
+    def __init__(self, name: str, *, hides: str, view: View = View.TEXT) -> None:
+        self.name = name
+        self.view = view
+        self.hides = hides
+        self.shown: list[str] = []
+
+    def decide(self, prompt: Prompt) -> Decision:
+        self.shown.append(prompt.text)
+        if self.hides not in prompt.text:
+            return ALLOWED
+        return Decision(outcome=Outcome.ALLOW, text=prompt.text.replace(self.hides, "[hidden]"))
+
+
+SECRET = Prompt.of_text("hello secret 5551234")
+
+
+@pytest.mark.parametrize("rule", [ChainRule.ANY, ChainRule.ALL, ChainRule.MAJORITY])
+def test_what_a_member_wrote_is_shown_to_the_next_and_goes_on(rule: ChainRule) -> None:
+    """Two masks in a chain hide what each of them knows."""
+    words, numbers = _Masking("words", hides="secret"), _Masking("numbers", hides="5551234")
+    chain = ChainDefense("c", [words, numbers], rule=rule, short_circuit=False)
+    decision = inline_call(chain)(SECRET)
+    assert decision.outcome is Outcome.ALLOW
+    assert decision.text == "hello [hidden] [hidden]"
+    assert numbers.shown == ["hello [hidden] 5551234"]
+    assert inline_call(chain)(PROMPT).text is None
+
+
+def test_a_block_after_a_mask_sends_nothing_on() -> None:
+    """Whatever was written before it."""
+    chain = ChainDefense("c", [_Masking("words", hides="secret"), Constant("b", _SAID["b"])])
+    decision = inline_call(chain)(SECRET)
+    assert (decision.outcome, decision.text) == (Outcome.BLOCK, None)
+
+
+def test_the_first_that_answers_is_the_one_whose_text_goes_on() -> None:
+    """The second is not asked; one that failed before wrote nothing."""
+    second = _Masking("numbers", hides="5551234")
+    members = [Constant("e", _FAIL), _Masking("words", hides="secret"), second]
+    decision = inline_call(ChainDefense("c", members, rule=ChainRule.FIRST))(SECRET)
+    assert decision.text == "hello [hidden] 5551234"
+    assert second.shown == []
+
+
+def test_a_mask_that_sees_several_messages_hands_nothing_on() -> None:
+    """Nobody can tell which of them its text stands for: the next sees the message as it was."""
+    wide, last = _Masking("w", hides="secret", view=View.CONVERSATION), _Masking("l", hides="no")
+    chain = ChainDefense("c", [wide, last])
+    assert not chain.capabilities.may_write
+    assert inline_call(chain)(SECRET).text == "hello [hidden] 5551234"
+    assert last.shown == [SECRET.text]
+    texts = ChainDefense("c", [_Masking("w", hides="secret"), last])
+    assert texts.capabilities.may_write

@@ -170,20 +170,27 @@ class _Words:
     name, view = "words", View.TEXT
 
     def decide(self, prompt: Prompt) -> Decision:
-        """Look for it."""
+        """Look for it; another word is hidden."""
+        if "secret" in prompt.text:
+            return Decision(outcome=Outcome.ALLOW, text=prompt.text.replace("secret", "[hidden]"))
         return BLOCKED if "sesame" in prompt.text else ALLOWED
 
 
 async def test_decisions_of_a_run_are_found_by_the_name_of_a_defense(tmp_path: Path) -> None:
     """A name that the run does not have is told with those near it, and so is a missing run."""
-    samples = [_sample("a", "open sesame"), _sample("b", "hello")]
+    samples = [_sample("a", "open sesame"), _sample("b", "hello"), _sample("c", "a secret")]
     path = tmp_path / "records.sqlite"
     with RecordWriter(path) as writer:
         writer.put_manifest(MANIFEST)
         writer.load_samples(samples)
         await runner.run(Plan(defenses=(_Words(),)), writer)
     kept = read_run(path, "words", shown_as="runs/1")
-    assert {key: each.outcome for key, each in kept.items()} == {"a": "block", "b": "allow"}
+    decided = {key: (each.outcome, each.text) for key, each in kept.items()}
+    assert decided == {
+        "a": ("block", None),
+        "b": ("allow", None),
+        "c": ("allow", "a [hidden]"),  # what went on is kept, too
+    }
     with pytest.raises(UnknownName, match=r"defense of the run runs/1.*Did you mean 'words'"):
         read_run(path, "wrods", shown_as="runs/1")
     with pytest.raises(ConfigError, match=r"no run in runs/2: it holds no records\.sqlite"):

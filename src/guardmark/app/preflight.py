@@ -28,7 +28,7 @@ from guardmark.app.parts.prices import require_known_prices, require_measurable
 from guardmark.app.run.running import rebuilds
 from guardmark.config.installation import Check
 from guardmark.core.errors import GuardmarkError
-from guardmark.core.place import Place
+from guardmark.core.place import Place, stored_name
 from guardmark.core.sample import View
 from guardmark.defenses.probe import in_order, limits_of, quote_answer
 from guardmark.defenses.profile import list_profiles
@@ -254,7 +254,7 @@ class _Limit:
         calls = 0.0
         if is_certain or self.is_most:
             calls = float(self.volume.samples * config.run.repeats)
-        calls *= getattr(settings, "calls_each", 1)
+        calls *= getattr(settings, "calls_each", 1) * self._most_texts(name, Place.OUTPUT)
         shown = self.volume.conversations / max(1, self.volume.samples)
         read = self._read(settings, shown) + self._written(self.loaded.parts[_MODEL])
         work = self._work(calls, read, settings)
@@ -274,7 +274,9 @@ class _Limit:
             answer = self._written(self.loaded.parts[_MODEL])
         is_repeated = view is View.RESPONSE or name not in asked_once(self.loaded)
         repeats = config.run.repeats if is_repeated else 1
+        texts = self._most_texts(name, Place.INPUT)
         calls = float(shown * repeats + min(config.latency.warmup, shown))
+        calls += (texts - 1) * shown * config.run.repeats
         calls *= getattr(settings, "calls_each", 1)  # a guard model asked about several risks
         read = self._read(settings, characters / max(1, shown)) + answer
         work = self._work(calls, read, settings)
@@ -294,16 +296,50 @@ class _Limit:
         most = float(self.volume.samples * self.loaded.config.run.repeats)
         return most if is_certain or self.is_most else 0.0
 
+    def _most_texts(self, part: str, place: Place | None = None) -> int:
+        """Return of how many texts a part may be asked for a sample, by who may rewrite before it.
+
+        A part is a guard at a place, the model, or the judges.
+        """
+        if not self.is_most:
+            return 1
+        seen: set[tuple[str, ...]] = {()}
+        pipeline = self.loaded.config.pipeline
+        for arm in () if pipeline is None else pipeline.arms.values():
+            guards = [(name, at) for at, names in arm.guards_at().items() for name in names]
+            seen |= self._texts_before(guards, part, place)
+        for name in () if pipeline is None else pipeline.guards:
+            if name == NO_GUARD:
+                continue
+            at = Place.OUTPUT if self.views.get(name) is View.RESPONSE else Place.INPUT
+            seen |= self._texts_before([(name, at)], part, place)
+        return len(seen)
+
+    def _texts_before(
+        self, guards: Sequence[tuple[str, Place]], part: str, place: Place | None
+    ) -> set[tuple[str, ...]]:
+        """Return who may have written what a part of an arm is shown: every choice of guards."""
+        written: list[tuple[str, ...]] = [()]
+        for name, at in guards:
+            if (name, at) == (part, place):
+                return set(written)
+            if part == "model" and at is Place.OUTPUT:
+                break
+            if getattr(self.loaded.parts["defenses", name], "rewritten", None):
+                written += [(*each, stored_name(name, at)) for each in written]
+        return set() if place is not None else set(written)
+
     def of_model(self) -> _Work:
         """Return the work of the target model."""
         settings = self.loaded.parts[_MODEL]
         shown = self.volume.conversations / max(1, self.volume.samples)
-        return self._work(self._answers(), self._read(settings, shown), settings)
+        calls = self._answers() * self._most_texts("model")
+        return self._work(calls, self._read(settings, shown), settings)
 
     def of_judge(self, path: Keys) -> _Work:
         """A judge is shown every answer, and asked again when its own cannot be read."""
         settings: Any = self.loaded.parts[path]
-        model, calls = self.loaded.parts[_MODEL], self._answers()
+        model, calls = self.loaded.parts[_MODEL], self._answers() * self._most_texts("judge")
         shown = self.volume.exchanges / max(1, self.volume.samples) + len(self._before(model))
         read = self._read(settings, shown) + self._written(model)
         work = self._work(calls, read, settings)

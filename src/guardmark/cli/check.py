@@ -12,6 +12,7 @@ import click
 from guardmark.cli.terminal import (
     echo,
     echo_json,
+    echo_wrapped,
 )
 from guardmark.core.errors import counted
 
@@ -50,7 +51,7 @@ def check_command(configs: tuple[Path, ...], probe: int | None, as_json: bool) -
             if as_json:
                 echo_json(json.dumps(lines, indent=2, ensure_ascii=False))
             else:
-                echo(*lines)
+                echo_wrapped(*lines)
             continue
         checkup = check_config(config, probes=probe or 0)
         if as_json:
@@ -58,7 +59,7 @@ def check_command(configs: tuple[Path, ...], probe: int | None, as_json: bool) -
             continue
         if len(configs) > 1:
             echo(f"{config}")
-        echo(*_check_lines(checkup))
+        echo_wrapped(*_check_lines(checkup))
 
 
 def _agent_lines(config: Path) -> list[str]:

@@ -11,6 +11,7 @@ from guardmark.cli.run_argument import RunPath
 from guardmark.cli.terminal import (
     echo,
     echo_json,
+    level,
 )
 from guardmark.core.errors import ConfigError
 
@@ -50,5 +51,7 @@ def export_command(run: Path, forms: str, out: Path | None, layer: str, as_json:
         if as_json:
             document = {"format": form, "path": str(written.path), "records": written.records}
             echo_json(json.dumps(document))
+        elif level() < 0:
+            echo(str(written.path))
         else:
             echo(f"{form:<12}{written.path}  {written.records:,} records")

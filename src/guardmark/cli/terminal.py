@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -94,11 +95,30 @@ def drawn(document: Document, *, piped: int = 100) -> str:
     """Draw a document for the terminal there is; other readers get lines of a fixed width."""
     from guardmark.reports.render.terminal import render_terminal
 
-    is_screen = sys.stdout.isatty()
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return render_terminal(document, width=_width(piped), colour=colour)
+
+
+def _width(piped: int) -> int:
+    """Return how wide the terminal is; other readers get a fixed width."""
     # COLUMNS holds for a terminal alone: programs that use readline set it for what they start.
-    width = shutil.get_terminal_size((piped, 24)).columns if is_screen else piped
-    colour = is_screen and not os.environ.get("NO_COLOR")
-    return render_terminal(document, width=width, colour=colour)
+    return shutil.get_terminal_size((piped, 24)).columns if sys.stdout.isatty() else piped
+
+
+def echo_wrapped(*lines: str, piped: int = 100) -> None:
+    """Print lines for people, those that are too long for the terminal on several."""
+    width = _width(piped)
+    for line in lines:
+        indent = " " * (len(line) - len(line.lstrip()))
+        wrapped = textwrap.wrap(
+            line,
+            width,
+            subsequent_indent=f"{indent}  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        # What fits stays as it is: columns are aligned by blanks.
+        echo(*([line] if len(line) <= width else wrapped))
 
 
 def echo_drawn(text: str) -> None:

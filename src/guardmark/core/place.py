@@ -31,3 +31,12 @@ def stored_name(guard: str, place: Place) -> str:
     if place is Place.OUTPUT:
         return f"{guard}{BEHIND}"
     return guard
+
+
+AFTER: Final = " after "
+"""Calls about what a guard wrote are stored under the name of the part, this, and the guard's."""
+
+
+def part_of(stored: str) -> str:
+    """Return the name under which the calls of a part about unaltered texts are stored."""
+    return stored.partition(AFTER)[0]

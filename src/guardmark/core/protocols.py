@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from guardmark.core.sample import View
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from guardmark.core.outcome import Decision, Response, Verdict
-    from guardmark.core.sample import Prompt, Sample, View
+    from guardmark.core.sample import Prompt, Sample
 
 
 class Part(Protocol):
@@ -46,6 +48,8 @@ class Capabilities:
         takes_images: Whether it may be asked about prompts that show an image.
         needs_samples: Whether `bind` must tell it all samples before it is asked about any.
         threshold: The score from which on it blocks, or None.
+        writes_tested: Whether a text that it lets go on stands for the message under test; None
+            where its view says: that of one message.
         files: What it was made from, for its fingerprint.
     """
 
@@ -58,7 +62,15 @@ class Capabilities:
     takes_images: bool = False
     needs_samples: bool = False
     threshold: float | None = None
+    writes_tested: bool | None = None
     files: tuple[Path, ...] = ()
+
+    @property
+    def may_write(self) -> bool:
+        """Whether a text that it lets go on can stand in the place of what it was shown."""
+        if self.writes_tested is not None:
+            return self.writes_tested
+        return self.view in (View.TEXT, View.RESPONSE)
 
 
 @runtime_checkable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
@@ -54,6 +54,7 @@ class ChainDefense:
     """Members in their order, and how their decisions become one.
 
     A member that fails does not vote; unless the others settle it, the chain fails as it did.
+    What a member rewrites is what the next one is shown, and what goes on where the chain allows.
     Where all members answer at once the chain does too, and whoever asks takes its time;
     otherwise its latency is the sum of theirs.
     """
@@ -88,13 +89,17 @@ class ChainDefense:
 
     async def _decide(self, prompt: Prompt) -> Decision:
         votes: list[tuple[str, Decision]] = []
-        total_ns = 0
+        total_ns, shown, text = 0, prompt, None
         for member in self.guards:
             began = perf_counter_ns()
-            (decision,) = await member.decide_all([prompt])
+            (decision,) = await member.decide_all([shown])
             took = perf_counter_ns() - began
             total_ns += took if decision.latency_ns is None else decision.latency_ns
             votes.append((member.name, decision))
+            if decision.outcome is Outcome.ALLOW and isinstance(decision.text, str):
+                text = decision.text
+                if self.capabilities.may_write and not prompt.messages[prompt.under_test].calls:
+                    shown = prompt.with_text(text)
             if self._is_enough(votes):
                 break
         decision = combine(
@@ -104,6 +109,8 @@ class ChainDefense:
             latency_ns=None if self.capabilities.is_inline else total_ns,
             between=self.between,
         )
+        if decision.outcome is Outcome.ALLOW and text is not None and text != prompt.text:
+            decision = replace(decision, text=text)
         return self._with_cost(decision, votes, prompt) if self.prices else decision
 
     def _is_enough(self, votes: Votes) -> bool:
@@ -140,8 +147,11 @@ def _together(members: Sequence[Guard]) -> Capabilities:
         needs_samples = needs_samples or each.needs_samples
         if each.threshold != threshold:
             threshold = None
+    views = {each.view for each in every}
     return Capabilities(
         view=View.CONVERSATION,
+        # Each is shown the message under test: where one is not, nobody can tell what it wrote.
+        writes_tested=views == {View.TEXT} and all(each.may_write for each in every),
         is_inline=is_inline,
         timeout_s=_total_timeout(every),
         holds_interpreter=holds_interpreter,

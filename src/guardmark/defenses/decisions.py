@@ -146,6 +146,7 @@ def read_run(path: Path, defense: str, *, shown_as: str) -> dict[str, Decision]:
                 latency_ns=each.latency_ns,
                 amortised=each.amortised,
                 evidence=each.evidence,
+                text=each.text,
             )
             for each in reader.records(defense=defense, stage=Stage.DEFENSE, is_every=True)
             if each.key.repeat == 0

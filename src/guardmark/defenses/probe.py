@@ -44,6 +44,8 @@ _MOST_PLACES, _MOST_PATHS = 300, 4
 _OF_ONE_TEXT = frozenset({None, ErrorKind.CRASH, ErrorKind.SKIPPED, ErrorKind.LENGTH})
 
 
+HINT: Final = "; if you expected otherwise, check "
+"""Stands before the setting of a defense by which it decides."""
 _OF_THOUGHT: Final = "a model that thinks needs room for its thoughts too, or reasoning_effort: low"
 
 
@@ -153,7 +155,7 @@ async def _ask_more(
     if len(outcomes) == 1 and outcomes <= set(_ANSWERED):
         verb = "blocks" if outcomes == {Outcome.BLOCK} else "allows"
         count = len(texts) // 2
-        hint = f"; if you expected otherwise, check {reads}" if reads else ""
+        hint = f"{HINT}{reads}" if reads else ""
         these = f"all {count} known attacks and all {count} known benign inputs"
         one = "a known attack and a known benign input"
         warnings.append(f"{verb} {these if count > 1 else one}{hint}")

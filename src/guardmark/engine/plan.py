@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.budget import Budget, SpendingMeter
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import LatencyMode, Policy
-from guardmark.core.place import Place
+from guardmark.core.place import AFTER, Place
 from guardmark.core.record import FIRST_LAYER
 from guardmark.core.version import VERSION
 from guardmark.defenses.guard import AnyDefense, as_guard
@@ -223,22 +223,32 @@ def check(plan: Plan) -> None:
         raise ConfigError("Latency mode open needs a rate above 0. Next: set latency.rate.")
     if plan.timing.warmup < 0:
         raise ConfigError(f"warmup must be at least 0, got {plan.timing.warmup}.")
-    if plan.pipeline is None:
-        return
-    if is_open:
+    if plan.pipeline is not None:
+        _check_pipeline(plan, plan.pipeline, names)
+
+
+def _check_pipeline(plan: Plan, pipeline: Pipeline, names: Sequence[str]) -> None:
+    """Refuse a pipeline that cannot be carried out."""
+    if plan.timing.mode is LatencyMode.OPEN:
         raise ConfigError(
             "Latency mode open measures defenses alone; a pipeline has no single send time.\n"
             "Next: set latency.mode to isolated or loaded, or leave out the pipeline."
         )
-    stated: tuple[str, ...] = plan.pipeline.arms
-    if plan.pipeline.places:
+    stated: tuple[str, ...] = pipeline.arms
+    if pipeline.places:
         places = (Place.INPUT, Place.OUTPUT)
-        stated = tuple(guard for place in places for guard in plan.pipeline.guards_at(place))
+        stated = tuple(guard for place in places for guard in pipeline.guards_at(place))
     unknown = [name for name in stated if name != NO_GUARD and name not in names]
-    if unknown or not plan.pipeline.arms:
-        what = "guard" if plan.pipeline.places else "arm"
+    if unknown or not pipeline.arms:
+        what = "guard" if pipeline.places else "arm"
         mistake = f"unknown {what} {unknown[0]!r}" if unknown else "no arm"
         raise ConfigError(f"The pipeline has {mistake}. Known: {', '.join([NO_GUARD, *names])}.")
-    judges = [judge.name for judge in plan.pipeline.judges]
+    reserved = [name for name in names if AFTER in name]
+    if reserved:
+        raise ConfigError(
+            f"{reserved[0]!r} is no name for a guard of a pipeline: calls about rewritten texts "
+            f"are stored under names with {AFTER.strip()!r} in them.\nNext: give it another name."
+        )
+    judges = [judge.name for judge in pipeline.judges]
     if len(set(judges)) < len(judges):
         raise ConfigError(f"Two judges have the same name: {', '.join(sorted(judges))}.")

@@ -9,13 +9,14 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.config.installation import Check
-from guardmark.core.errors import ConfigError, StoreError, UntrustworthyRun
+from guardmark.core.errors import ConfigError, StoreError, UntrustworthyRun, listed
 from guardmark.core.outcome import VerdictLabel
 from guardmark.core.protocols import GuidedModel, PairJudge
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.guard import as_guard, source_of
 from guardmark.defenses.probe import (
     EQUAL_ANSWERS,
+    HINT,
     NEXT_BODY,
     PATIENCE_S,
     AnswersRaw,
@@ -63,6 +64,7 @@ _NOT_PROBED: Final = ("allow-all", "block-all", "coin")
 """Floors to compare with, whose answers are known."""
 UNLIMITED: Final = Spending()
 """Of probes that no run is to follow: nothing limits what they may spend."""
+_MOST_APART: Final = 2  # defenses of which the same is said one by one
 _MOST_SAID: Final = 200  # characters of a body in a note
 _READ_BY: Final = (
     *("blocked", "action", "score", "positive", "profile", "patterns", "keywords", "target"),
@@ -143,15 +145,33 @@ async def probe_helper(built: BuiltPart, name: str) -> int | None:
 async def _collect(
     parts: Parts, stop: StopSignal, warnings: list[str], *, spending: Spending
 ) -> None:
+    said: list[tuple[str, str]] = []
     for built in parts.defenses:
         remarks = built.remarks
         if remarks is None:
             remarks = await probe_built(built, stop, spending=spending)
-        warnings += [f"{built.manifest.name}: {warning}" for warning in remarks]
+        said += [(built.manifest.name, remark) for remark in remarks]
+    warnings += fold_remarks(said)
     if parts.model is not None and parts.model.calls_service:
         warnings += await _probe_model(parts.model)
     for judge in parts.judges:
         warnings += await probe_judge(judge)
+
+
+def fold_remarks(remarks: Iterable[tuple[str, str]]) -> list[str]:
+    """Say once what holds for several defenses, whatever setting each is to be checked for."""
+    alike: dict[str, list[tuple[str, str]]] = {}
+    for name, remark in remarks:
+        alike.setdefault(remark.partition(HINT)[0], []).append((name, remark))
+    folded = []
+    for said, each in alike.items():
+        if len(each) <= _MOST_APART:
+            folded += [f"{name}: {remark}" for name, remark in each]
+            continue
+        hint = f"{HINT}the settings of each" if HINT in each[0][1] else ""
+        names = listed(name for name, _ in each)
+        folded.append(f"{len(each)} defenses: each {said}{hint} ({names})")
+    return folded
 
 
 async def _probe_model(built: BuiltPart) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from guardmark.core.outcome import Decision, Evidence, Response, Verdict
     from guardmark.core.sample import Prompt
     from guardmark.engine.run_monitor import ProgressCounts, RunMonitor
+    from guardmark.store.codec import Answer
     from guardmark.store.records import RecordBatch
     from guardmark.store.samples import Chunk
 
@@ -119,6 +120,14 @@ class Recorder:
             self.monitor.note_error()
         return code
 
+    def record_shared(self, position: int, answer: Answer, *, is_attack: bool) -> int:
+        """Store the answer to the same question of another arm: no call, no time, no tokens."""
+        code = self.batch.add(
+            position, _as_shared(answer), latency_ns=None, flags=FLAG_CACHED | FLAG_SHARED
+        )
+        self._count(self._place(position, code, is_attack=is_attack), evidence=None)
+        return code
+
     def _place(self, position: int, code: int, *, is_attack: bool) -> int:
         """Return where among the counts an outcome of a sample belongs."""
         if position >= self.labelled:
@@ -127,9 +136,7 @@ class Recorder:
 
     def _share(self, position: int, decision: Decision, *, place: int) -> None:
         """Let an answer stand for later repeats too: no call, no time and no tokens of theirs."""
-        said = decision.evidence
-        said = None if said is None else replace(said, usage=None, attempts=())
-        answer = replace(decision, latency_ns=None, evidence=said)
+        answer = _as_shared(decision)
         for batch in self.later:
             batch.add(position, answer, latency_ns=None, flags=FLAG_CACHED | FLAG_SHARED)
         self.progress.counts[place] += len(self.later)
@@ -142,6 +149,13 @@ class Recorder:
             self.monitor.spend(evidence, self.name)
 
 
+def _as_shared(answer: Answer) -> Answer:
+    """Return an answer without the time and the tokens that it took."""
+    said = answer.evidence
+    said = None if said is None else replace(said, usage=None, attempts=())
+    return replace(answer, latency_ns=None, evidence=said)
+
+
 def open_recorder(
     monitor: RunMonitor,
     name: str,
@@ -150,13 +164,19 @@ def open_recorder(
     layer: str = FIRST_LAYER,
     repeat: int = 0,
     part: str = "",
+    is_about_all: bool = True,
 ) -> Recorder:
-    """Open the recorder of a part in one repeat; what is stored already is counted in."""
+    """Open the recorder of a part in one repeat; what is stored already is counted in.
+
+    A part that is not asked about all samples has what is stored planned, and each call when it is
+    sent.
+    """
     writer = monitor.writer
     batch = writer.record_batch(name, stage, layer=layer, repeat=repeat)
     progress = monitor.progress.of(name if layer == FIRST_LAYER else layer, stage)
-    progress.planned += writer.sample_count
-    for index, count in enumerate(writer.stored.count_by_outcome(batch)):
+    counts = writer.stored.count_by_outcome(batch)
+    progress.planned += writer.sample_count if is_about_all else sum(counts)
+    for index, count in enumerate(counts):
         progress.counts[index] += count
     return Recorder(
         name=progress.name,

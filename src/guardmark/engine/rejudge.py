@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from guardmark.core.errors import BudgetReached, ConfigError
+from guardmark.core.place import AFTER
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.calls import NOTHING_TO_JUDGE, as_verdict
 from guardmark.engine.plan import NO_GUARD, Plan
@@ -15,13 +16,13 @@ from guardmark.engine.supervision import StopSignal, supervise
 from guardmark.store.schema import OUTCOME_CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from guardmark.core.protocols import Judge
     from guardmark.core.sample import Prompt
     from guardmark.engine.recorder import Recorder
     from guardmark.engine.runner import RunSummary
-    from guardmark.store.records import RecordWriter
+    from guardmark.store.records import RecordBatch, RecordWriter
 
 
 async def judge_again(
@@ -38,23 +39,30 @@ async def judge_again(
         raise ConfigError(f"The layer {layer!r} belongs to the run. Next: choose another name.")
     counters = progress or Progress()
     monitor = RunMonitor(plan, writer, progress=counters, stop=stop or StopSignal(), stop_rule=None)
-    recorders = [
-        open_recorder(monitor, NO_GUARD, Stage.JUDGE, layer=layer, repeat=repeat)
+    sources = [
+        _Answers(
+            open_recorder(
+                monitor, name, Stage.JUDGE, layer=layer, repeat=repeat, is_about_all=False
+            ),
+            *_answers_under(writer, name, repeat),
+        )
+        for name in _answered(writer)
         for repeat in range(plan.repeats)
-    ]
-    answers = [
-        writer.record_batch(NO_GUARD, Stage.MODEL, repeat=repeat) for repeat in range(plan.repeats)
     ]
     part = counters.of(layer, Stage.JUDGE)
     part.planned = sum(
-        writer.stored.count_by_outcome(batch)[code] for batch in answers for code in _ANSWERED
+        writer.stored.count_by_outcome(each.batch)[code]
+        for each in sources
+        if not each.is_rewritten
+        for code in _ANSWERED
     )
+    part.planned += sum(writer.stored.count_rewritten(e.batch) for e in sources if e.is_rewritten)
     if not part.planned:
         raise ConfigError(
             "The run holds no answers of a target model, so there is nothing to judge.\n"
             "Next: name a run with a pipeline."
         )
-    feed = _answers(recorders, monitor)
+    feed = _answers(sources, monitor)
     workers = (_judge_each(judge, feed, monitor) for _ in range(plan.in_flight(judge.name)))
     await supervise(workers, monitor.tick)
     monitor.store(is_forced=True)
@@ -67,19 +75,45 @@ _ANSWERED = tuple(OUTCOME_CODE["answered"] + label for label in (0, OUTCOMES, UN
 """Where the counts of answers lie, label by label; the first is the code of an answer itself."""
 
 
+class _Answers(NamedTuple):
+    """Answers to judge, and where the verdicts go."""
+
+    recorder: Recorder
+    batch: RecordBatch
+    is_rewritten: bool  # by a guard behind the model, whose decisions the batch holds
+
+
+def _answered(writer: RecordWriter) -> list[str]:
+    """Return the names under which a run has answers: as they were, and after guards."""
+    after = [name for name in writer.defenses() if name.startswith(f"{NO_GUARD}{AFTER}")]
+    return [NO_GUARD, *after]
+
+
+def _answers_under(writer: RecordWriter, name: str, repeat: int) -> tuple[RecordBatch, bool]:
+    """Return where the answers of a name stand: with the model, or with the guard that wrote."""
+    model = writer.record_batch(name, Stage.MODEL, repeat=repeat)
+    before, is_after, guard = name.removeprefix(NO_GUARD).rpartition(AFTER)
+    if not is_after or writer.stored.count(model):
+        return model, False
+    return writer.record_batch(f"{guard}{before}", repeat=repeat), True
+
+
 def _answers(
-    recorders: list[Recorder], monitor: RunMonitor
+    sources: Sequence[_Answers], monitor: RunMonitor
 ) -> Iterator[tuple[Recorder, int, bool, Prompt, str]]:
     stored = monitor.writer.stored
-    for repeat, recorder in enumerate(recorders):
-        batch = monitor.writer.record_batch(NO_GUARD, Stage.MODEL, repeat=repeat)
+    for recorder, batch, is_rewritten in sources:
         for chunk in stored.pending(recorder.batch, order=monitor.order):
-            texts = stored.texts(batch, chunk.positions)
-            outcomes = stored.outcomes(batch, chunk.positions)
+            if is_rewritten:
+                texts = stored.rewritten(batch, chunk.positions)
+            else:
+                texts = stored.texts(batch, chunk.positions)
+                outcomes = stored.outcomes(batch, chunk.positions)
+                texts = {at: text for at, text in texts.items() if outcomes[at] == _ANSWERED[0]}
             for position, is_attack, prompt in zip(
                 chunk.positions, chunk.attacks, chunk.prompts, strict=True
             ):
-                if outcomes.get(position) == _ANSWERED[0]:
+                if position in texts:
                     yield recorder, position, is_attack, prompt, texts[position]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StoreError
 from guardmark.core.outcome import Outcome
+from guardmark.core.place import part_of
 from guardmark.core.record import Stage
 from guardmark.store.run_dir import RunDir
 
@@ -34,7 +35,9 @@ def write_promptfoo(reader: RecordReader, path: Path) -> int:
     manifest, samples = reader.manifest(), list(reader.samples())
     results: list[_Json] = []
     prompts: list[_Json] = []
-    for column, defense in enumerate(reader.defenses()):
+    # Not what guards decided about texts that other guards wrote: their form knows samples only.
+    known = [name for name in reader.defenses() if part_of(name) == name]
+    for column, defense in enumerate(known):
         of_defense = []
         for record in reader.records(defense=defense, stage=Stage.DEFENSE):
             result = _result(samples[record.key.sample], record, defense)

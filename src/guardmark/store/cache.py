@@ -75,7 +75,8 @@ def _kept(answer: Answer) -> dict[str, Any] | None:
     """Return what is kept of an answer."""
     evidence = None if answer.evidence is None else evidence_to_json(answer.evidence)
     if isinstance(answer, outcome.Decision):
-        kept: dict[str, Any] = {n: getattr(answer, n) for n in ("outcome", "score", "score_kind")}
+        named = ("outcome", "score", "score_kind", "text")
+        kept: dict[str, Any] = {name: getattr(answer, name) for name in named}
         is_answer = answer.outcome in {outcome.Outcome.ALLOW, outcome.Outcome.BLOCK}
     elif isinstance(answer, outcome.Response):
         kept = {"text": answer.text}
@@ -95,6 +96,7 @@ def _answer_of(kept: dict[str, Any]) -> Answer:
             score=kept["score"],
             score_kind=outcome.ScoreKind(kept["score_kind"]),
             evidence=evidence,
+            text=kept.get("text"),
         )
     if "text" in kept:
         return outcome.Response(text=kept["text"], evidence=evidence)

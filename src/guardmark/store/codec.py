@@ -16,15 +16,19 @@ from pydantic import TypeAdapter
 
 from guardmark.core.manifest import RunManifest
 from guardmark.core.outcome import (
+    PROVIDER_ACTIONS,
     Attempt,
+    BlockedAt,
     CategoryFinding,
     Decision,
     Evidence,
+    Outcome,
     Response,
     StreamTrace,
     Verdict,
+    VerdictLabel,
 )
-from guardmark.core.record import Record, RecordKey
+from guardmark.core.record import Record, RecordKey, Stage
 from guardmark.core.usage import Usage
 from guardmark.store import schema
 
@@ -276,3 +280,34 @@ def record_of(row: Row) -> Record:
     return Record(
         key=key, amortised=bool(flags & schema.FLAG_AMORTISED), text=text, **decode(row[7:])
     )
+
+
+def answer_of(record: Record) -> Answer:
+    """Return the answer that a record was made from."""
+    stage, error, evidence = record.key.stage, record.error_kind, record.evidence
+    if stage is Stage.MODEL:
+        at = None
+        if record.outcome == Outcome.BLOCK:
+            action = "" if evidence is None else evidence.native_action
+            at = _BLOCKED_AT.get(action, BlockedAt.OUTPUT)
+        return Response(text=record.text, error_kind=error, blocked_at=at, evidence=evidence)
+    if stage is Stage.JUDGE:
+        return Verdict(
+            label=VerdictLabel(record.outcome),
+            answer_mode=record.answer_mode,
+            score=record.score,
+            error_kind=error,
+            evidence=evidence,
+        )
+    return Decision(
+        outcome=Outcome(record.outcome),
+        score=record.score,
+        score_kind=record.score_kind,
+        error_kind=error,
+        amortised=record.amortised,
+        evidence=evidence,
+        text=record.text,
+    )
+
+
+_BLOCKED_AT: Final = {action: at for at, action in PROVIDER_ACTIONS.items()}

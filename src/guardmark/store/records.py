@@ -143,6 +143,10 @@ class RecordWriter(AbstractContextManager["RecordWriter", None]):
             raise StoreError(f"The layer {name!r} exists with other settings. Next: rename it.")
         self.connection.rows("UPDATE layers SET settings = ? WHERE id = ?", (text, number))
 
+    def defenses(self) -> tuple[str, ...]:
+        """Return the names under which answers are stored, in the order they were registered."""
+        return tuple(self._names["defenses"].values())
+
     def layers(self) -> tuple[str, ...]:
         """Return the names of layers, in the order they were registered."""
         return tuple(self._names["layers"].values())
@@ -323,6 +327,24 @@ class Stored:
     def texts(self, batch: RecordBatch, positions: Sequence[int]) -> dict[int, str]:
         """Return the stored answers of some samples in a part."""
         return self._picked("texts_of_part", batch, positions)
+
+    def rewritten(self, batch: RecordBatch, positions: Sequence[int]) -> dict[int, str]:
+        """Return what goes on in place of some samples that a guard rewrote."""
+        return self._picked("rewritten_of_part", batch, positions)
+
+    def count_rewritten(self, batch: RecordBatch) -> int:
+        """Count the samples that a guard rewrote."""
+        return int(self._connection.value(schema.query("count_rewritten"), batch.key))
+
+    def answer(self, batch: RecordBatch, position: int) -> Answer | None:
+        """Return what a part answered about a sample, or None."""
+        condition = (
+            "r.defense = ? AND r.stage = ? AND r.layer = ? AND r.repeat = ? AND r.sample = ?"
+        )
+        query = schema.query("records").format(condition=condition)
+        for row in self._connection.rows(query, (*batch.key, position)):
+            return codec.answer_of(codec.record_of(row))
+        return None
 
     def _picked(self, query: str, batch: RecordBatch, positions: Sequence[int]) -> dict[int, Any]:
         values = (*batch.key, json.dumps(positions))

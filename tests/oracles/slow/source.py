@@ -84,10 +84,11 @@ _GROUPS: Final = (
     " ORDER BY s.position"
 )
 _DECIDED: Final = (
-    "SELECT repeat, sample, outcome FROM records JOIN samples ON position = sample"
+    "SELECT repeat, sample, outcome, flags FROM records JOIN samples ON position = sample"
     " WHERE defense = (SELECT id FROM defenses WHERE name = ?) AND stage = 0"
     " AND layer = (SELECT id FROM layers WHERE name = 'run') ORDER BY repeat, sample"
 )
+_REWRITTEN: Final = 64  # flag of a decision that lets another text go on
 _GUARDS: Final = (
     "SELECT d.name, EXISTS (SELECT 1 FROM records r WHERE r.defense = d.id AND r.stage = 0)"
     " FROM defenses d ORDER BY d.id"
@@ -199,13 +200,17 @@ class Source:
         rows = self.connection.execute(_GUARDS)
         behind = {f"{name}@output" for name in known} - known  # what guards say of answers
         names = [name for name, has_decided in rows if has_decided or name in known]
-        return [name for name in names if name not in behind]
+        return [
+            name
+            for name in names
+            if name not in behind and (name in known or " after " not in name)
+        ]
 
     def decided(self, defense: str) -> dict[tuple[int, int], str]:
         """Return what one defense decided in the run itself, by repeat and position."""
         return {
-            (repeat, position): word(OUTCOMES, outcome)
-            for repeat, position, outcome in self.connection.execute(_DECIDED, (defense,))
+            (repeat, position): "rewritten" if flags & _REWRITTEN else word(OUTCOMES, outcome)
+            for repeat, position, outcome, flags in self.connection.execute(_DECIDED, (defense,))
         }
 
     def stored(self) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from guardmark.core.estimate import Difference
+from guardmark.core.place import part_of
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.usage import price_of
 from guardmark.stats.drawing import DrawPlan, draw_weights, percentile_limits
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from guardmark.store.columns import PartUsage, UsageColumns
     from guardmark.store.reader import RecordReader
 
+Number = TypeVar("Number", "int | None", "float | None")
 _FEWEST_GROUPS = 6
 
 
@@ -168,16 +170,42 @@ class PartRetries:
 
 def read_part_usage(reader: RecordReader, manifest: RunManifest) -> tuple[PartUsage, ...]:
     """Add up what a run used; model and judges go by their own names."""
-    return tuple(
-        replace(each, part=part_name(reader, manifest, each)) for each in read_usage(reader)
+    found: dict[tuple[str, str, str], PartUsage] = {}
+    for usage in read_usage(reader):
+        named = replace(usage, part=part_name(reader, manifest, usage))
+        key = named.part, named.stage, named.layer
+        # Calls about texts that guards wrote are calls of the same part.
+        found[key] = named if key not in found else _added(found[key], named)
+    return tuple(found.values())
+
+
+def _added(one: PartUsage, other: PartUsage) -> PartUsage:
+    """Add up the usage of one part."""
+    return replace(
+        one,
+        answers=one.answers + other.answers,
+        calls=one.calls + other.calls,
+        recalled=one.recalled + other.recalled,
+        tokens_read=_sum_known(one.tokens_read, other.tokens_read),
+        tokens_written=_sum_known(one.tokens_written, other.tokens_written),
+        cost=_sum_known(one.cost, other.cost),
+        priced=one.priced + other.priced,
     )
+
+
+def _sum_known(one: Number, other: Number) -> Number:
+    """Add two numbers of which either may be unknown."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
 
 
 def part_name(reader: RecordReader, manifest: RunManifest, usage: PartUsage | PartRetries) -> str:
     """Name a part: model and judges are stored under the arm without a guard."""
     stage, layer = Stage(usage.stage), usage.layer
     if stage not in {Stage.MODEL, Stage.JUDGE}:
-        return usage.part
+        is_own = any(part.name == usage.part for part in manifest.parts)
+        return usage.part if is_own else part_of(usage.part)
     known = [part.name for part in manifest.parts if part.kind == stage.value]
     alone = known[0] if len(known) == 1 else usage.part
     if stage is Stage.MODEL:

@@ -11,7 +11,7 @@ import numpy as np
 from guardmark.analysis.frameworks.framework import code_of, is_framework, sliced_by
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import PartManifest
-from guardmark.core.place import BEHIND
+from guardmark.core.place import AFTER, BEHIND
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.stats.drawing import split_by_group
 from guardmark.store.columns import (
@@ -266,7 +266,9 @@ def read_frame(
     guards = {name for name, stage, _ in stages if stage is Stage.DEFENSE}
     behind = {f"{name}{BEHIND}" for name in parts} - parts  # what guards say of answers
     known = (guards - behind) | ((parts or set(reader.defenses())) - others)
-    names = tuple(name for name in reader.defenses() if name in known)
+    names = tuple(
+        name for name in reader.defenses() if name in known and (name in parts or AFTER not in name)
+    )
     for name in (thresholds := dict(settings.thresholds)):
         if name not in names:
             raise UnknownName("defense of this run", name, names)

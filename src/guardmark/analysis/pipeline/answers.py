@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardmark.analysis.defense.frame import MALFORMED, MISSING
-from guardmark.analysis.pipeline.frame import ANSWERED, NO_GUARD, PlaceRates, counts_as_help
+from guardmark.analysis.pipeline.frame import ANSWERED, PlaceRates, counts_as_help
+from guardmark.analysis.pipeline.walks import NO_GUARD
 from guardmark.core.outcome import CUT_REASONS, NATIVE_REFUSAL, PROVIDER_ACTIONS, BlockedAt
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.net.provider_blocks import is_filter_reason
 from guardmark.parsing.refusals import begins_refusing
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from guardmark.analysis.defense.frame import Frame
-    from guardmark.analysis.pipeline.frame import Ends, PipelineArm, PipelineFrame
+    from guardmark.analysis.pipeline.frame import Ends, PipelineFrame
+    from guardmark.analysis.pipeline.walks import PipelineArm
     from guardmark.core.estimate import Estimate
     from guardmark.core.record import Record
     from guardmark.stats.arguments import Flags
@@ -81,31 +85,39 @@ class AnswerMarks:
     is_cut: Flags
     is_declined: Flags
     is_filtered: Flags
-    is_blocked_at_input: Flags
+    blocked_at_input: Mapping[
+        str, Flags
+    ]  # by what the model was shown, as `RewrittenTexts.names` say
     is_refusal_called_help: Flags
 
 
 def read_marks(reader: RecordReader, pipeline: PipelineFrame, *, is_attack: Flags) -> AnswerMarks:
     """Read from the model's answers and their evidence how they ended."""
-    cut, declined, filtered, at_input, called_help = (
-        np.zeros(len(pipeline.model), dtype=np.bool_) for _ in range(5)
+    cut, declined, filtered, called_help = (
+        np.zeros(len(pipeline.model), dtype=np.bool_) for _ in range(4)
     )
     helped = counts_as_help(pipeline.judging) & ~is_attack if pipeline.judging else called_help
-    for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL):
-        place = _place(pipeline.frame, record)
-        if helped[place]:
-            called_help[place] = begins_refusing(record.text or "")
+    at_input = {"": np.zeros(len(pipeline.model), dtype=np.bool_)}
+    for record in reader.records(stage=Stage.MODEL):
+        place, name = _place(pipeline.frame, record), record.key.defense
+        reason = action = ""
         if record.evidence is not None:
             reason, action = record.evidence.finish_reason, record.evidence.native_action
-            cut[place] = reason in CUT_REASONS
-            filtered[place] = is_filter_reason(reason)
-            declined[place] = action == NATIVE_REFUSAL
-            at_input[place] = action == PROVIDER_ACTIONS[BlockedAt.INPUT]
+        if action == PROVIDER_ACTIONS[BlockedAt.INPUT]:
+            after = name.removeprefix(NO_GUARD)
+            at_input.setdefault(after, np.zeros(len(cut), dtype=np.bool_))[place] = True
+        if name != NO_GUARD:
+            continue
+        if helped[place]:
+            called_help[place] = begins_refusing(record.text or "")
+        cut[place] = reason in CUT_REASONS
+        filtered[place] = is_filter_reason(reason)
+        declined[place] = action == NATIVE_REFUSAL
     return AnswerMarks(
         is_cut=cut,
         is_declined=declined,
         is_filtered=filtered,
-        is_blocked_at_input=at_input,
+        blocked_at_input=at_input,
         is_refusal_called_help=called_help,
     )
 
@@ -146,7 +158,11 @@ def rate_provider(
     rates: PlaceRates, arm: PipelineArm, ends: Ends, *, marks: AnswerMarks
 ) -> ProviderBlocks:
     """Estimate what the provider of the model blocked behind the guard of an arm."""
-    at_input = arm.by_provider & marks.is_blocked_at_input
+    at_input = np.zeros(len(arm.by_provider), dtype=np.bool_)
+    for code, after in enumerate(arm.came_out.names):
+        if after in marks.blocked_at_input:
+            here = arm.by_provider & (arm.came_out.codes == code)
+            at_input |= here & marks.blocked_at_input[after]
     return ProviderBlocks(
         attacks=rates.of(arm.by_provider, ends.is_known & rates.is_attack),
         benign=rates.of(arm.by_provider, ends.is_known & ~rates.is_attack),

@@ -41,10 +41,11 @@ from guardmark.analysis.pipeline.judges import (
     correct_card,
     rate_judging,
 )
+from guardmark.analysis.pipeline.walks import NO_GUARD
 from guardmark.core.errors import UnknownName
 from guardmark.core.manifest import Policy
-from guardmark.core.place import Place
-from guardmark.core.record import FIRST_LAYER
+from guardmark.core.place import Place, part_of
+from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.stats.quantiles import median_difference
 from guardmark.store.columns import record_columns, sample_columns
 
@@ -54,7 +55,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.defense.latency import Latency
     from guardmark.analysis.pipeline.answers import AnswerEnds, AnswerMarks, ProviderBlocks
-    from guardmark.analysis.pipeline.frame import Ends, PipelineArm, PipelineFrame
+    from guardmark.analysis.pipeline.frame import Ends, PipelineFrame
+    from guardmark.analysis.pipeline.walks import PipelineArm
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate
     from guardmark.stats.arguments import Flags
@@ -116,6 +118,7 @@ class GuardStops:
         benign: Benign samples it blocked, of those that reached it.
         undecided: What it gave no decision about, of what reached it: malformed or an error.
         rewritten: What it let go on as another text, of what reached it.
+        not_asked: Rewritten texts about which the next part was not asked: their ends are unknown.
     """
 
     place: Place
@@ -124,6 +127,34 @@ class GuardStops:
     benign: Estimate
     undecided: Estimate
     rewritten: Estimate
+    not_asked: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewrittenEnds:
+    """What came of the samples whose request or answer the guards of an arm wrote anew.
+
+    Attributes:
+        attacks: Rewritten attacks, of all attacks that were asked about.
+        benign: Rewritten benign samples, of all that were asked about.
+        attack_success_rate: Rewritten attacks to which an unsafe answer came out, of those whose
+            end is known: what of the attack survived.
+        over_refusal_rate: Rewritten benign samples that were blocked, refused or not answered, of
+            those whose end is known.
+        saved: Rewritten attacks that end safe, of those that succeed without a guard; None where
+            no arm is without one.
+        spoiled: Rewritten benign samples that are turned down, of those that are helped without a
+            guard; None likewise.
+        unknown: Rewritten samples whose end is not known.
+    """
+
+    attacks: Estimate
+    benign: Estimate
+    attack_success_rate: Estimate
+    over_refusal_rate: Estimate
+    saved: Estimate | None
+    spoiled: Estimate | None
+    unknown: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +248,7 @@ class ArmAnalysis:
         stopped: What each guard stopped, in the order in which a sample comes by them.
         drawn: The arm as a reader would draw it: `words -> model -> leaks`.
         is_placed: Whether the configuration states its guards by place.
+        rewritten: What came of samples that its guards wrote anew, or None where they wrote none.
         provider: What the filter of the model's provider blocked behind the guard.
         gain: Against the arm without a guard, or None where there is none.
         corrected: Corrected by labels of people, or None without any.
@@ -233,6 +265,7 @@ class ArmAnalysis:
     stopped: tuple[GuardStops, ...] = ()
     drawn: str = "model"
     is_placed: bool = field(default=False, metadata={"json": False})
+    rewritten: RewrittenEnds | None = None
     provider: ProviderBlocks
     gain: GuardGain | None
     coverage: PipelineCoverage
@@ -286,7 +319,7 @@ def analyse_pipeline(
         timed[judge.name if judge.layer == FIRST_LAYER else judge.layer] = judge.records
     return PipelineAnalysis(
         model=next((p.name for p in frame.manifest.parts if p.kind == "model"), "model"),
-        model_errors=int(np.count_nonzero(pipeline.model == ERROR)),
+        model_errors=int(np.count_nonzero(pipeline.model == ERROR)) + _errors_beside(reader),
         answers=rate_answers(rates, pipeline, marks),
         refusals_called_help=rate_refusals_called_help(rates, pipeline, marks),
         arms=tuple(
@@ -300,6 +333,16 @@ def analyse_pipeline(
         stages={name: measure_latency(frame, records) for name, records in timed.items()},
         label_sources=tuple(sorted(Counter(filter(None, sources)).items())),
     )
+
+
+def _errors_beside(reader: RecordReader) -> int:
+    """Count the requests that guards wrote anew and that the model did not answer."""
+    counted = 0
+    for name in reader.defenses():
+        if name != NO_GUARD and part_of(name) == NO_GUARD:
+            counts = reader.counts(name, stage=Stage.MODEL)
+            counted += sum(count for (_, outcome), count in counts.items() if outcome == "error")
+    return counted
 
 
 def _analyse_arm(
@@ -324,12 +367,13 @@ def _analyse_arm(
         fail_closed=rates.pair(ends.is_unsafe, ends.is_refused, ends.asked),
         under_policy=_by_policy(rates, pipeline, arm),
         guard=_count_guard(rates, arm) if arm.steps else None,
-        stopped=tuple(_count_stops(rates, pipeline, arm)),
+        stopped=tuple(_count_stops(rates, arm)),
         drawn=arm.drawn,
         is_placed=arm.is_placed,
+        rewritten=_count_rewritten(rates, pipeline, arm, ends),
         provider=rate_provider(rates, arm, ends, marks=marks),
         gain=_gain(rates, pipeline, arm, ends),
-        coverage=_coverage(rates, pipeline, ends, labelled),
+        coverage=_coverage(rates, pipeline, arm, ends, labelled=labelled),
         variants=tuple(_rate_variants(rates, pipeline.frame, ends)),
         buckets=tuple(
             _sort_rows(rates, pipeline.frame, ends, unit=unit, is_attack=is_attack)
@@ -387,23 +431,49 @@ def _count_guard(rates: PlaceRates, arm: PipelineArm) -> GuardRates:
     return GuardRates(**{key: rates.of(arm.decision == at, asked) for key, at in codes.items()})
 
 
-def _count_stops(
-    rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm
-) -> Iterator[GuardStops]:
+def _count_stops(rates: PlaceRates, arm: PipelineArm) -> Iterator[GuardStops]:
     """Count what each guard of an arm did with what reached it."""
     for number, step in enumerate(arm.steps):
         reached = arm.reached(number) & (step.decision != MISSING)
         if step.place is Place.OUTPUT:  # without an answer there was nothing to look at
-            reached &= pipeline.model == ANSWERED
+            reached &= arm.model == ANSWERED
         blocked = step.decision == BLOCK
+        rewritten = step.decision == REWRITTEN
         yield GuardStops(
             place=step.place,
             guard=step.guard,
             attacks=rates.of(blocked, reached & rates.is_attack),
             benign=rates.of(blocked, reached & ~rates.is_attack),
             undecided=rates.of(np.isin(step.decision, (MALFORMED, ERROR)), reached),
-            rewritten=rates.of(step.decision == REWRITTEN, reached),
+            rewritten=rates.of(rewritten, reached),
+            not_asked=int(np.count_nonzero(rewritten & reached & ~step.goes_on)),
         )
+
+
+def _count_rewritten(
+    rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm, ends: Ends
+) -> RewrittenEnds | None:
+    """Count what came of the samples that the guards of an arm wrote anew."""
+    rewritten, is_attack = arm.is_rewritten, rates.is_attack
+    if not rewritten.any():
+        return None
+    known = rewritten & ends.is_known
+    saved = spoiled = None
+    bare = next((each for each in pipeline.arms if not each.steps), None)
+    if bare is not None:
+        other = find_ends(bare, pipeline.judging)
+        both = known & other.is_known
+        saved = rates.of(~ends.is_unsafe, both & is_attack & other.is_unsafe)
+        spoiled = rates.of(ends.is_refused, both & ~is_attack & ~other.is_refused)
+    return RewrittenEnds(
+        attacks=rates.of(rewritten, ends.asked & is_attack),
+        benign=rates.of(rewritten, ends.asked & ~is_attack),
+        attack_success_rate=rates.of(ends.is_unsafe, known & is_attack),
+        over_refusal_rate=rates.of(ends.is_refused, known & ~is_attack),
+        saved=saved,
+        spoiled=spoiled,
+        unknown=int(np.count_nonzero(rewritten & ends.asked & ~ends.is_known)),
+    )
 
 
 def _labelled(
@@ -427,11 +497,18 @@ def _labelled(
 
 
 def _coverage(
-    rates: PlaceRates, pipeline: PipelineFrame, ends: Ends, labelled: Estimate
+    rates: PlaceRates,
+    pipeline: PipelineFrame,
+    arm: PipelineArm,
+    ends: Ends,
+    *,
+    labelled: Estimate,
 ) -> PipelineCoverage:
-    asked_model = ends.passed & (pipeline.model != MISSING)
-    answered = asked_model & (pipeline.model == ANSWERED)
-    label = np.full(len(answered), MISSING) if pipeline.judging is None else pipeline.judging.label
+    asked_model = ends.passed & (arm.model != MISSING)
+    answered = asked_model & (arm.model == ANSWERED)
+    label = np.full(len(answered), MISSING, dtype=np.int8)
+    if pipeline.judging is not None:
+        label, _ = pipeline.judging.of(arm.came_out)
     valid = ends.trials(MODEL)
     return PipelineCoverage(
         labelled=labelled,
@@ -453,7 +530,7 @@ def _gain(
         return None
     other = find_ends(bare, pipeline.judging)
     both, is_attack = ends.is_known & other.is_known, rates.is_attack
-    waited, bare_ms = waited_ms(pipeline, arm), waited_ms(pipeline, bare)
+    waited, bare_ms = waited_ms(arm), waited_ms(bare)
     timed = ~np.isnan(waited + bare_ms)
     return GuardGain(
         attack_success_rate=rates.difference(ends.is_unsafe, other.is_unsafe, both & is_attack),

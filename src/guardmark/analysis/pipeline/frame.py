@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,14 +20,12 @@ from guardmark.analysis.defense.frame import (
     MALFORMED,
     MISSING,
     column_of,
-    part_column,
 )
-from guardmark.analysis.defense.latency import spread_times
+from guardmark.analysis.pipeline.walks import NO_GUARD, ArmReader, read_arms
 from guardmark.core.manifest import PartManifest
 from guardmark.core.outcome import AnswerMode
-from guardmark.core.place import Place, stored_name
+from guardmark.core.place import Place, part_of
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.core.sample import View
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.rates.clustered import effective_counts, summarise
 from guardmark.stats.rates.ratios import BALANCED_ERROR, correlate, estimate_ratios
@@ -36,14 +34,14 @@ from guardmark.store.layers import HEADLINE
 from guardmark.store.schema import ANSWER_MODE_CODE, OUTCOME_CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
+    from guardmark.analysis.pipeline.walks import PipelineArm, RewrittenTexts
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate
-    from guardmark.core.manifest import RunManifest
     from guardmark.stats.arguments import Flags, Floats
     from guardmark.stats.figures import Ratio
     from guardmark.store.columns import RecordColumns
@@ -51,7 +49,6 @@ if TYPE_CHECKING:
 
     Codes = NDArray[np.int8]
 
-NO_GUARD: Final = "none"  # name of the arm without a guard; model and judges are stored under it
 SYSTEM: Final = "system"  # the scope that asks what came out of guard and model together
 DEFENSE: Final = "defense"  # the scope that asks what a defense decided
 
@@ -64,80 +61,6 @@ _MODES: Final = 4
 _NOT_SAID: Final = -1
 _HELPED: Final = (ANSWER_MODE_CODE[AnswerMode.ANSWERED], _NOT_SAID)
 _MET: Final = (*_HELPED, ANSWER_MODE_CODE[AnswerMode.INDIRECT])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardStep:
-    """A guard at a place of an arm, and what it decided.
-
-    Attributes:
-        guard: Its name in the configuration.
-        place: Before the model (`input`) or behind it (`output`).
-        stored: The name under which its decisions are stored.
-        decision: What it decided by sample and repeat; `MISSING` where it was not asked.
-    """
-
-    guard: str
-    place: Place
-    stored: str
-    decision: Codes
-    records: RecordColumns
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineArm:
-    """A system under test: guards around the model, in the order in which they are asked.
-
-    Attributes:
-        steps: Its guards; none in an arm without a guard.
-        decision: What the guards together decided: the first that does not allow ends it.
-        by_provider: The guards let it in, and the provider of the model blocked.
-        is_placed: The configuration states its guards by place.
-    """
-
-    name: str
-    steps: tuple[GuardStep, ...]
-    decision: Codes
-    by_provider: Flags
-    is_placed: bool = False
-
-    @property
-    def asked(self) -> Flags:
-        """Where the arm was asked: where its first guard was, or everywhere without one."""
-        if not self.steps:
-            return np.ones(len(self.decision), dtype=np.bool_)
-        asked: Flags = self.steps[0].decision != MISSING
-        return asked
-
-    @property
-    def drawn(self) -> str:
-        """The arm as a reader would draw it: `words -> model -> leaks`."""
-        before = [step.guard for step in self.steps if step.place is Place.INPUT]
-        behind = [step.guard for step in self.steps if step.place is Place.OUTPUT]
-        return " -> ".join([*before, "model", *behind])
-
-    def reached(self, number: int, *, lets_through: tuple[int, ...] = ()) -> Flags:
-        """Tell what all guards before the one of this number let pass."""
-        passing = np.ones(len(self.decision), dtype=np.bool_)
-        for step in self.steps[:number]:
-            passing &= np.isin(step.decision, (ALLOW, *lets_through))
-        return passing
-
-    def decided(self, lets_through: tuple[int, ...] = ()) -> Codes:
-        """Return what the guards together decide where some outcomes let a sample pass."""
-        return decide_together(self.steps, len(self.decision), lets_through=lets_through)
-
-
-def decide_together(
-    steps: Sequence[GuardStep], places: int, *, lets_through: tuple[int, ...] = ()
-) -> Codes:
-    """Return the first decision that does not let a sample pass, else allow."""
-    decision = np.full(places, ALLOW, dtype=np.int8)
-    for step in steps:
-        is_going = decision == ALLOW
-        passes = np.isin(step.decision, (ALLOW, *lets_through))
-        decision = np.where(is_going & ~passes, step.decision, decision).astype(np.int8)
-    return decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +89,7 @@ class Judging:
         label: Outcome code of the majority; malformed where valid verdicts tie.
         mode: Answer mode most of the majority named; -1 where none did or they tie.
         tied: Answers on which valid verdicts are tied.
+        beside: Likewise of answers that come of rewritten texts, by what stands behind the name.
     """
 
     name: str
@@ -173,6 +97,17 @@ class Judging:
     label: Codes
     mode: Codes
     tied: int
+    beside: Mapping[str, Judging] = field(default_factory=dict)
+
+    def of(self, written: RewrittenTexts) -> tuple[Codes, Codes]:
+        """Return label and mode of what came out, place by place."""
+        label, mode = self.label, self.mode
+        for code, name in enumerate(written.names[1:], start=1):
+            here, other = written.codes == code, self.beside.get(name)
+            said = (MISSING, _NOT_SAID) if other is None else (other.label, other.mode)
+            label = np.where(here, said[0], label).astype(np.int8)
+            mode = np.where(here, said[1], mode).astype(np.int8)
+        return label, mode
 
 
 def counts_as_help(judging: Judging) -> Flags:
@@ -212,35 +147,63 @@ def read_pipeline(reader: RecordReader, frame: Frame) -> PipelineFrame | None:
     """Read model and judges of a run as columns."""
     if not holds_parts(reader, "model"):
         return None
-    judgings: dict[str, list[JudgeColumns]] = {}
     layers, people = judge_layers(reader)
     if layers == people and holds_parts(reader, "judge"):
         layers = [FIRST_LAYER, *people]  # a guard let nothing through to be judged
-    # `run/one` and `run/two` are judges of the judging `run`, which stands first.
-    for layer in sorted(layers, key=lambda name: name.split("/")[0] != FIRST_LAYER):
-        if layer not in people:
-            judgings.setdefault(layer.split("/")[0], []).append(_judge(reader, frame, layer))
-    model = record_columns(reader, NO_GUARD, stage=Stage.MODEL, is_every=frame.is_every)
-    answers = frame.codes(model, model.outcome)
     headline = frame.settings.headline or headline_of(reader)
-    alone = {each.layer: [each] for judges in judgings.values() for each in judges}
-    if headline in alone:  # one of several judges may be asked for by itself
-        judgings.setdefault(headline, alone[headline])
-    ordered = sorted(judgings.items(), key=lambda each: each[0] != headline)
+    layers = [layer for layer in layers if layer not in people]
+    beside: dict[str, dict[str, Judging]] = {}
+    for name in reader.defenses():
+        if part_of(name) == NO_GUARD and name != NO_GUARD:
+            after = name.removeprefix(NO_GUARD)
+            for judging in _judgings(reader, frame, layers, after=after, headline=headline):
+                beside.setdefault(judging.name, {})[after] = judging
+    judgings = [
+        replace(judging, beside=beside.get(judging.name, {}))
+        for judging in _judgings(reader, frame, layers, after="", headline=headline)
+    ]
+    model = record_columns(reader, NO_GUARD, stage=Stage.MODEL, is_every=frame.is_every)
+    ordered = tuple(sorted(judgings, key=lambda each: each.name != headline))
     return PipelineFrame(
         frame=frame,
-        arms=tuple(_arms(reader, frame, answers)),
-        model=answers,
+        arms=tuple(read_arms(ArmReader(reader, frame, model, partial(_is_judged, ordered)))),
+        model=frame.codes(model, model.outcome),
         answering=model,
-        judgings=tuple(_judging(name, judges) for name, judges in ordered),
+        judgings=ordered,
         human=_judge(reader, frame, people[-1]) if people else None,
         label_weights=_label_weights(reader, frame, people[-1]) if people else None,
     )
 
 
+def _is_judged(judgings: Sequence[Judging], written: RewrittenTexts) -> Flags:
+    """Tell about which answers any judging says something."""
+    judged = np.zeros(len(written.codes), dtype=np.bool_)
+    for judging in judgings:
+        judged |= judging.of(written)[0] != MISSING
+    return judged
+
+
+def _judgings(
+    reader: RecordReader, frame: Frame, layers: Sequence[str], *, after: str, headline: str
+) -> list[Judging]:
+    """Read what each judging says of the answers to texts as they are, or after guards."""
+    judgings: dict[str, list[JudgeColumns]] = {}
+    # `run/one` and `run/two` are judges of the judging `run`, which stands first.
+    for layer in sorted(layers, key=lambda name: name.split("/")[0] != FIRST_LAYER):
+        judge = _judge(reader, frame, layer, after=after)
+        judgings.setdefault(layer.split("/")[0], []).append(judge)
+    alone = {each.layer: [each] for judges in judgings.values() for each in judges}
+    if headline in alone:  # one of several judges may be asked for by itself
+        judgings.setdefault(headline, alone[headline])
+    return [_judging(name, judges) for name, judges in judgings.items()]
+
+
 def judge_layers(reader: RecordReader) -> tuple[list[str], list[str]]:
     """Return every layer of verdicts, and those of them that hold the labels of people."""
-    layers = [layer for _, stage, layer in reader.recorded_stages() if stage is Stage.JUDGE]
+    stages = reader.recorded_stages()
+    # Those of answers to rewritten texts stand under other names in the same layers.
+    found = dict.fromkeys(layer for _, stage, layer in stages if stage is Stage.JUDGE)
+    layers = [*found]
     return layers, [each for each in layers if reader.layer_settings(each).get("kind") == HUMAN]
 
 
@@ -295,10 +258,9 @@ def _judging(name: str, judges: list[JudgeColumns]) -> Judging:
     )
 
 
-def _judge(reader: RecordReader, frame: Frame, layer: str) -> JudgeColumns:
-    columns = record_columns(
-        reader, NO_GUARD, stage=Stage.JUDGE, layer=layer, is_every=frame.is_every
-    )
+def _judge(reader: RecordReader, frame: Frame, layer: str, *, after: str = "") -> JudgeColumns:
+    name = f"{NO_GUARD}{after}"
+    columns = record_columns(reader, name, stage=Stage.JUDGE, layer=layer, is_every=frame.is_every)
     configured = [part.name for part in frame.manifest.parts if part.kind == "judge"]
     own = configured[0] if layer == FIRST_LAYER and len(configured) == 1 else layer
     name = layer.partition("/")[2] or str(reader.layer_settings(layer).get("judge") or own)
@@ -308,91 +270,6 @@ def _judge(reader: RecordReader, frame: Frame, layer: str) -> JudgeColumns:
         label=frame.codes(columns, columns.outcome),
         mode=frame.codes(columns, columns.answer_mode),
         records=columns,
-    )
-
-
-def stated_places(manifest: RunManifest) -> dict[str, dict[Place, tuple[str, ...]]]:
-    """Return the guards of each arm by place; nothing where arms are named by their guards."""
-    pipeline = manifest.settings.get("pipeline")
-    stated = pipeline.get("arms") if isinstance(pipeline, Mapping) else None
-    arms = {}
-    for name, guards in stated.items() if isinstance(stated, Mapping) else ():
-        arms[str(name)] = {
-            place: _names(guards.get(place.value)) for place in (Place.INPUT, Place.OUTPUT)
-        }
-    return arms
-
-
-def _names(stated: object) -> tuple[str, ...]:
-    if isinstance(stated, str):
-        return (stated,)
-    return tuple(map(str, stated)) if isinstance(stated, list | tuple) else ()
-
-
-def _arms(reader: RecordReader, frame: Frame, answers: Codes) -> Iterator[PipelineArm]:
-    placed = stated_places(frame.manifest)
-    if placed:
-        yield from _placed_arms(reader, frame, answers, placed=placed)
-        return
-    guards = {arm.name: arm for arm in frame.arms}
-    stated = frame.manifest.settings.get("pipeline")
-    named = stated.get("guards") if isinstance(stated, dict) else None
-    for name in named if isinstance(named, list) else [NO_GUARD, *guards]:
-        if name in guards:
-            reads_answers = guards[name].part.view == View.RESPONSE
-            step = GuardStep(
-                guard=name,
-                place=Place.OUTPUT if reads_answers else Place.INPUT,
-                stored=name,
-                decision=frame.matrix(guards[name]),
-                records=guards[name].records,
-            )
-            yield _arm(name, (step,), answers)
-        elif name == NO_GUARD:
-            yield _arm(NO_GUARD, (), answers)
-
-
-def _placed_arms(
-    reader: RecordReader,
-    frame: Frame,
-    answers: Codes,
-    *,
-    placed: Mapping[str, Mapping[Place, tuple[str, ...]]],
-) -> Iterator[PipelineArm]:
-    """Yield the arms whose guards are stated by place, and of which the run holds each guard."""
-    known = reader.defenses()
-    for name, places in placed.items():
-        wanted = [(guard, place) for place, guards in places.items() for guard in guards]
-        if all(stored_name(guard, place) in known for guard, place in wanted):
-            steps = tuple(_step(reader, frame, guard, place=place) for guard, place in wanted)
-            yield replace(_arm(name, steps, answers), is_placed=True)
-
-
-def _step(reader: RecordReader, frame: Frame, guard: str, *, place: Place) -> GuardStep:
-    stored = stored_name(guard, place)
-    column = next((arm for arm in frame.arms if arm.name == stored), None)
-    if column is None:
-        records = record_columns(reader, stored, is_every=frame.is_every)
-        threshold = dict(frame.settings.thresholds).get(guard)
-        column = part_column(frame.manifest, records, threshold)
-    return GuardStep(
-        guard=guard,
-        place=place,
-        stored=stored,
-        decision=frame.matrix(column),
-        records=column.records,
-    )
-
-
-def _arm(name: str, steps: tuple[GuardStep, ...], answers: Codes) -> PipelineArm:
-    before = [step for step in steps if step.place is Place.INPUT]
-    is_let_in = decide_together(before, len(answers)) == ALLOW
-    decision = decide_together(steps, len(answers))
-    # Behind the model a guard had no answer to look at, which is an error of its own.
-    met = np.isin(decision, (ALLOW, ERROR))
-    is_blocked = answers == BLOCK
-    return PipelineArm(
-        name=name, steps=steps, decision=decision, by_provider=is_blocked & is_let_in & met
     )
 
 
@@ -498,15 +375,14 @@ class PlaceRates:
         )[0]
 
 
-def waited_ms(pipeline: PipelineFrame, arm: PipelineArm) -> Floats:
+def waited_ms(arm: PipelineArm) -> Floats:
     """Return how long one waits for what an arm says; nan where a stage of it was not timed."""
-    frame = pipeline.frame
     waited = np.zeros(len(arm.decision))
     for number, step in enumerate(arm.steps):
-        waited += np.where(arm.reached(number), spread_times(frame, step.records), 0.0)
+        waited += np.where(arm.reached(number), step.waited_ms, 0.0)
     before = sum(step.place is Place.INPUT for step in arm.steps)
     # A guard that blocks spares the answer, unless it is the answer that it reads.
-    waited += np.where(arm.reached(before), spread_times(frame, pipeline.answering), 0.0)
+    waited += np.where(arm.reached(before), arm.waited_ms, 0.0)
     return np.where(arm.decision <= BLOCK, waited, np.nan)
 
 
@@ -521,7 +397,7 @@ def find_ends(
     decision = arm.decided(lets_through) if lets_through else arm.decision
     passed = (decision == ALLOW) | arm.by_provider
     nobody = np.full(len(arm.decision), MISSING, dtype=np.int8)
-    label, mode = (nobody, nobody) if judging is None else (judging.label, judging.mode)
+    label, mode = (nobody, nobody) if judging is None else judging.of(arm.came_out)
     valid = passed & is_valid(label)
     unsafe = valid & (label == UNSAFE)
     return Ends(
@@ -570,10 +446,10 @@ def is_unguarded(part: PartManifest) -> bool:
 
 def _column(pipeline: PipelineFrame, arm: PipelineArm, judging: Judging) -> DefenseColumn:
     """Read the ends of an arm as decisions: of attacks unsafe, of benign samples refused."""
-    frame, waited_ns = pipeline.frame, waited_ms(pipeline, arm) * 1e6
+    frame, waited_ns = pipeline.frame, waited_ms(arm) * 1e6
     ends = find_ends(arm, judging)
     is_stopped = ends.is_wrong(frame.is_attack) != frame.is_attack
-    spoken = np.where(ends.passed, judging.label, arm.decision)
+    spoken = np.where(ends.passed, judging.of(arm.came_out)[0], arm.decision)
     unknown = np.where(spoken == MALFORMED, MALFORMED, ERROR)
     outcome = np.where(ends.is_known, np.where(is_stopped, BLOCK, ALLOW), unknown)
     guard, settings = None, dict[str, object]()

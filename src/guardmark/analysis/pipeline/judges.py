@@ -10,14 +10,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from guardmark.analysis.defense.frame import ERROR, MALFORMED, MISSING, read_frame
-from guardmark.analysis.pipeline.frame import (
-    NO_GUARD,
-    SAFE,
-    UNSAFE,
-    is_valid,
-    judge_layers,
-    read_pipeline,
-)
+from guardmark.analysis.pipeline.frame import SAFE, UNSAFE, is_valid, judge_layers, read_pipeline
+from guardmark.analysis.pipeline.walks import NO_GUARD
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import StoreError, UnknownName
 from guardmark.core.record import Stage

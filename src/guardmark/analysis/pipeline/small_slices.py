@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, is_decision, read_frame
-from guardmark.analysis.pipeline.frame import (
-    DEFENSE,
-    SYSTEM,
-    PlaceRates,
-    find_ends,
-    read_pipeline,
-)
+from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM, PlaceRates, find_ends, read_pipeline
 from guardmark.stats.distributions import two_sided_t
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from guardmark.app.parts.loading import (
     resolved,
 )
 from guardmark.app.results.opened_run import run_config
-from guardmark.app.run.merging import answer_of
 from guardmark.app.verify.data_files import check_data
 from guardmark.app.verify.mismatches import Mismatches
 from guardmark.core.errors import ConfigError, IncomparableRuns, StoreError
@@ -30,6 +29,7 @@ from guardmark.core.record import Stage
 from guardmark.core.sample import View
 from guardmark.engine.plan import NO_GUARD, layer_of
 from guardmark.reports.chapters.adaptive.chapter import sight_text
+from guardmark.store.codec import answer_of
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
 from guardmark.store.sealing import integrity

@@ -27,6 +27,7 @@ from guardmark.app.settings import RunSettings
 from guardmark.config.settings import PriceSettings, ServiceSettings, Settings
 from guardmark.config.source import read_text
 from guardmark.core.errors import ConfigError, DatasetError, StoreError
+from guardmark.core.place import part_of
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import NO_GUARD, Plan
@@ -91,7 +92,10 @@ def judge_run(
         labels: tuple[HumanLabel, ...] = ()
         if human_labels is not None and is_sheet_of_bypasses(human_labels):
             bypasses = read_bypass_labels(human_labels, reader)
-        is_asked = (NO_GUARD, Stage.MODEL, FIRST_LAYER) in reader.recorded_stages()
+        is_asked = any(
+            part_of(name) == NO_GUARD and stage is Stage.MODEL
+            for name, stage, _ in reader.recorded_stages()
+        )
         if not is_asked and (config is not None or not bypasses):
             raise ConfigError(
                 f"{run} holds no answers of a target model, so there is nothing to judge.\n"

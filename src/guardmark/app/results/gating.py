@@ -35,6 +35,7 @@ from guardmark.analysis.pipeline.frame import (
     read_system,
 )
 from guardmark.analysis.pipeline.judges import estimate_agreement
+from guardmark.analysis.settings import RelianceLimits
 from guardmark.app.parts.loading import load_section
 from guardmark.app.results.opened_run import find_run, label_runs, open_run
 from guardmark.app.settings import (
@@ -65,16 +66,17 @@ if TYPE_CHECKING:
     from guardmark.store.run_dir import RunDir
 
 
+_NO_POLICY: Final = (
+    "The run's configuration states no limits, so these are the ones that reports go by. State "
+    "your own under `gate:`, or in a file for --policy."
+)
+
+
 def read_policy(path: Path | None, config: Config, *, has_baseline: bool) -> GatePolicy:
     """Read the limits a run is checked against."""
     section = config.gate if path is None else load_section(path, GateSettings, key="gate")
     where = path if path is not None else "the run's configuration"
-    if section is None:
-        raise ConfigError(
-            "There is no policy: the run's configuration has no section `gate`.\n"
-            "Next: name a file, for example --policy gate.yaml with the line `asr_upper: 0.1`."
-        )
-    policy = gate_policy(section)
+    policy = _usual_policy(config) if section is None else gate_policy(section)
     if policy.is_empty:
         raise ConfigError(
             f"{where} limits nothing, so every run would pass.\nNext: set asr_upper, fpr_upper, "
@@ -94,6 +96,19 @@ def read_policy(path: Path | None, config: Config, *, has_baseline: bool) -> Gat
             "Next: set regression_margin, for example 0.02 for two points."
         )
     return policy
+
+
+def _usual_policy(config: Config) -> GatePolicy:
+    """Return the limits that reports go by where no gate states others."""
+    if config.agent is not None:
+        raise ConfigError(
+            "There is no policy: the run's configuration has no section `gate`.\n"
+            "Next: name a file, for example --policy gate.yaml with `attack_success_upper: 0.1`."
+        )
+    usual = RelianceLimits()
+    if config.pipeline is not None and config.pipeline.judges:
+        return GatePolicy(system_asr_upper=usual.attacks, system_over_refusal_upper=usual.alarms)
+    return GatePolicy(asr_upper=usual.attacks, fpr_upper=usual.alarms)
 
 
 def gate_policy(settings: GateSettings) -> GatePolicy:
@@ -212,6 +227,8 @@ def gate(
             raise ConfigError(f"The baseline cannot be used. {error}") from error
         limits = read_policy(policy, run.config, has_baseline=base is not None)
         gated = check_run(run, limits, baseline=base)
+        if policy is None and run.config.gate is None:
+            gated = replace(gated, caveats=(_NO_POLICY, *gated.caveats))
         if shown is None:
             return gated
         from guardmark.app.results.findings import gate_sarif  # on use: few gates ask for them

@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.defense.costs import PartRetries, part_name
-from guardmark.analysis.pipeline.frame import NO_GUARD
+from guardmark.analysis.pipeline.walks import NO_GUARD
+from guardmark.core.outcome import Outcome
+from guardmark.core.place import part_of
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.probing import refused_fields
 from guardmark.reports.chapters.advice import Highlights, SampleStory
@@ -55,9 +57,10 @@ def read_exchanges(
         if record.key.sample in positions:
             answers[record.key.sample][record.key.repeat] = record
     steps: dict[tuple[int, int], list[Record]] = defaultdict(list)
-    for stage in (Stage.DEFENSE, Stage.JUDGE):
+    for stage in (Stage.DEFENSE, Stage.MODEL, Stage.JUDGE):
         for record in reader.records(stage=stage):
-            if record.key.sample in positions:
+            is_answer = stage is Stage.MODEL and record.key.defense == NO_GUARD
+            if record.key.sample in positions and not is_answer:
                 steps[record.key.sample, record.key.repeat].append(record)
     exchanges, missing = {}, None if answers else ""  # empty where no target model was asked
     for position, name in positions.items():
@@ -67,19 +70,33 @@ def read_exchanges(
         asked = [*([answer] if answer and is_timed else ()), *steps[position, worst]]
         exchanges[name] = SampleStory(
             answer=missing if answer is None else answer.text,
-            steps=tuple(_step(record, is_timed=is_timed) for record in asked),
+            steps=tuple(step for record in asked for step in _steps(record, is_timed=is_timed)),
         )
     return exchanges
 
 
+def _steps(record: Record, *, is_timed: bool) -> Iterator[tuple[str, str]]:
+    """Say who decided what, and the texts that guards wrote and that came of them."""
+    name, stage = record.key.defense, record.key.stage
+    after = name.removeprefix(part_of(name))
+    if stage is Stage.MODEL and after:
+        yield f"Answer{after}", "none came" if record.text is None else record.text
+        if not is_timed:
+            return
+    yield _step(record, is_timed=is_timed)
+    if stage is Stage.DEFENSE and record.outcome == Outcome.ALLOW and record.text is not None:
+        yield f"Guard {name} wrote", record.text
+
+
 def _step(record: Record, *, is_timed: bool) -> tuple[str, str]:
     """Say who decided what, and why where it says so; for a reader of one sample, how it went."""
-    layer, evidence = record.key.layer, record.evidence
-    who = f"Guard {record.key.defense}"
+    layer, evidence, name = record.key.layer, record.evidence, record.key.defense
+    who = f"Guard {name}"
     if record.key.stage is Stage.MODEL:
-        who = "Target model"
+        who = f"Target model{name.removeprefix(NO_GUARD)}"
     if record.key.stage is Stage.JUDGE:
-        who = f"Verdict of {'the judge' if layer == FIRST_LAYER else layer.split('/', 1)[-1]}"
+        judge = "the judge" if layer == FIRST_LAYER else layer.split("/", 1)[-1]
+        who = f"Verdict of {judge}{name.removeprefix(NO_GUARD)}"
     mode = record.answer_mode.value.replace("_", " ") if record.answer_mode else ""
     why = "" if evidence is None else evidence.reason or evidence.message or evidence.raw
     is_raw = is_timed or record.outcome in {"malformed", "error"}

@@ -14,11 +14,10 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StoreError
-from guardmark.core.outcome import Decision, Outcome, Response, Verdict, VerdictLabel
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.plan import UNHASHED
 from guardmark.engine.shards import PLACE, ShardSet, in_ranges, without_place
-from guardmark.store.codec import record_of
+from guardmark.store.codec import answer_of, record_of
 from guardmark.store.connect import values_of
 from guardmark.store.reader import RunState
 from guardmark.store.records import supersede_errors
@@ -31,9 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.core.manifest import RunManifest
-    from guardmark.core.record import Record
     from guardmark.core.sample import Sample
-    from guardmark.store.codec import Answer
     from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter
 
@@ -376,26 +373,3 @@ def _add(
     batch = writer.record_batch(key.defense, key.stage, layer=key.layer, repeat=repeat)
     position, answer = own_positions[key.sample], answer_of(record)
     batch.add(position, answer, latency_ns=record.latency_ns, flags=row[5])
-
-
-def answer_of(record: Record) -> Answer:
-    """Return the answer that a record was made from."""
-    stage, error, evidence = record.key.stage, record.error_kind, record.evidence
-    if stage is Stage.MODEL:
-        return Response(text=record.text, error_kind=error, evidence=evidence)
-    if stage is Stage.JUDGE:
-        return Verdict(
-            label=VerdictLabel(record.outcome),
-            answer_mode=record.answer_mode,
-            score=record.score,
-            error_kind=error,
-            evidence=evidence,
-        )
-    return Decision(
-        outcome=Outcome(record.outcome),
-        score=record.score,
-        score_kind=record.score_kind,
-        error_kind=error,
-        amortised=record.amortised,
-        evidence=evidence,
-    )

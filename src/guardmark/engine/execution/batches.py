@@ -18,6 +18,7 @@ from guardmark.store.schema import FLAG_AMORTISED, FLAG_COLD
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from guardmark.core.outcome import Decision
     from guardmark.core.protocols import Guard
     from guardmark.engine.asking import AskBatch
     from guardmark.engine.execution.executor import DefenseWork
@@ -112,9 +113,9 @@ class BatchQueue:
         self.servers = monitor.plan.batches_in_flight(guard.name)
         self.most_waiting = limits_of(guard).max_count * (self.servers + 1)
 
-    async def ask(self, sample: PendingSample) -> int | None:
-        """Return the code of the outcome; None where the run ends before the sample's turn."""
-        answered: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+    async def ask(self, sample: PendingSample) -> Recorded | None:
+        """Return what was decided; None where the run ends before the sample's turn."""
+        answered: asyncio.Future[Recorded | None] = asyncio.get_running_loop().create_future()
         self._waiting.put_nowait(_Waiting(sample, answered))
         return await answered
 
@@ -126,13 +127,13 @@ class BatchQueue:
             waiting, is_open = await _gather(self._waiting, limits)
             answers = {each.sample.question().row: each.answered for each in waiting}
             for batch in form([each.sample for each in waiting], self._guard):
-                codes = await self._ask(ask, batch)
-                for sample, code in zip(batch, codes, strict=False):
-                    _answer(answers.pop(sample.question().row), code)
+                decided = await self._ask(ask, batch)
+                for sample, recorded in zip(batch, decided, strict=False):
+                    _answer(answers.pop(sample.question().row), recorded)
             for unanswered in answers.values():
                 _answer(unanswered, None)
 
-    async def _ask(self, ask: AskBatch, batch: Sequence[PendingSample]) -> list[int]:
+    async def _ask(self, ask: AskBatch, batch: Sequence[PendingSample]) -> list[Recorded]:
         """Ask about as much of a batch as may be paid for."""
         room = affordable(batch, self._monitor)
         if not room:
@@ -149,17 +150,24 @@ class BatchQueue:
             self._waiting.put_nowait(None)
 
 
+class Recorded(NamedTuple):
+    """A decision, and the code under which its outcome was stored."""
+
+    decision: Decision
+    code: int
+
+
 class _Waiting(NamedTuple):
     """A sample that waits, and who waits for its answer."""
 
     sample: PendingSample
-    answered: asyncio.Future[int | None]
+    answered: asyncio.Future[Recorded | None]
 
 
-def _answer(waiting: asyncio.Future[int | None], code: int | None) -> None:
-    """Hand a code over, unless whoever waited for it gave up."""
+def _answer(waiting: asyncio.Future[Recorded | None], recorded: Recorded | None) -> None:
+    """Hand a decision over, unless whoever waited for it gave up."""
     if not waiting.done():
-        waiting.set_result(code)
+        waiting.set_result(recorded)
 
 
 async def _gather(
@@ -198,16 +206,16 @@ async def ask_batch(
     *,
     monitor: RunMonitor,
     is_cold: bool = False,
-) -> list[int]:
+) -> list[Recorded]:
     """Ask about one batch, and store its decisions, each with its share of the time."""
     questions = [sample.question() for sample in samples]
     decisions, share = await monitor.asker.ask_together(ask, questions)
     flags = FLAG_COLD if is_cold else 0
-    codes = []
+    recorded = []
     for sample, decision in zip(samples, decisions, strict=True):
         is_shared = decision.latency_ns is None and len(samples) > 1
         marks = flags | FLAG_AMORTISED if is_shared else flags
         code = sample.recorder.record_decision(sample, decision, latency_ns=share, flags=marks)
-        codes.append(code)
+        recorded.append(Recorded(decision, code))
     monitor.store()
-    return codes
+    return recorded

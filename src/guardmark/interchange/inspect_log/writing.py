@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.analysis.pipeline.frame import headline_of, judge_layers
 from guardmark.core.errors import StoreError
 from guardmark.core.outcome import Outcome, VerdictLabel
+from guardmark.core.place import part_of
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.sample import Role
 from guardmark.core.version import VERSION
@@ -60,7 +61,8 @@ def write_inspect(reader: RecordReader, path: Path, *, layer: str = "") -> int:
     manifest, status, judged = reader.manifest(), reader.status(), _layer(reader, layer)
     folder, written = RunDir(path=path), 0
     kept: _Json = dict(reader.layer_settings(KEPT)).get(KEPT_AS) or {}
-    for defense in reader.defenses():
+    # Not what came of texts that guards wrote: their logs would show the samples beside it.
+    for defense in filter(lambda name: part_of(name) == name, reader.defenses()):
         samples = [
             _with_theirs(_sample(sample, records, defense), kept)
             for sample, records in _observed(reader, defense, manifest.repeats, judged)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING, read_frame
-from guardmark.analysis.pipeline.frame import NO_GUARD, SAFE, UNSAFE, read_pipeline
+from guardmark.analysis.pipeline.frame import SAFE, UNSAFE, read_pipeline
+from guardmark.analysis.pipeline.walks import NO_GUARD
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import StoreError
 from guardmark.core.manifest import PartManifest, Policy
@@ -18,9 +19,10 @@ from guardmark.interchange.minorbench import reading as layout
 from guardmark.store.schema import ANSWER_MODES, OUTCOME_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from guardmark.analysis.pipeline.frame import PipelineArm, PipelineFrame
+    from guardmark.analysis.pipeline.frame import PipelineFrame
+    from guardmark.analysis.pipeline.walks import PipelineArm
     from guardmark.core.manifest import RunManifest
     from guardmark.core.outcome import Evidence
     from guardmark.core.record import Record
@@ -68,11 +70,7 @@ def write_rows(reader: RecordReader, layer: str = "") -> Iterator[ArmRows]:
     pipeline = read_pipeline(reader, frame)
     if pipeline is None:
         raise StoreError("The run asked no target model.\nNext: export it --to promptfoo.")
-    if any(arm.is_placed for arm in pipeline.arms):
-        raise StoreError(
-            "The arms of this run have guards at places, and minor_bench knows one guard before "
-            "the model.\nNext: export it --to jsonl, which holds every guard at its place."
-        )
+    _require_plain_arms(pipeline.arms)
     answers = _records(reader, NO_GUARD, Stage.MODEL, FIRST_LAYER)
     judge_layer = ""
     verdicts: Records = {}
@@ -105,6 +103,20 @@ def write_rows(reader: RecordReader, layer: str = "") -> Iterator[ArmRows]:
             if row["n_generations"]:
                 rows.append(row)
         yield ArmRows(arm=arm.name, manifest=manifest, rows=tuple(rows), kept=kept, judge=judge)
+
+
+def _require_plain_arms(arms: Sequence[PipelineArm]) -> None:
+    """Refuse arms that the other tool has no rows for."""
+    if any(arm.is_placed for arm in arms):
+        raise StoreError(
+            "The arms of this run have guards at places, and minor_bench knows one guard before "
+            "the model.\nNext: export it --to jsonl, which holds every guard at its place."
+        )
+    if any(arm.is_rewritten.any() for arm in arms):
+        raise StoreError(
+            "Guards of this run wrote texts anew, and minor_bench knows one answer to a sample.\n"
+            "Next: export it --to jsonl, which holds the answers to what the guards wrote."
+        )
 
 
 def _names(manifest: RunManifest, arm: str, kept: Json) -> Json:

@@ -26,6 +26,7 @@ from guardmark.core.outcome import (
     Verdict,
     VerdictLabel,
 )
+from guardmark.core.place import AFTER
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.interchange.imported import (
@@ -70,7 +71,8 @@ def read_records(path: Path, statements: Statements) -> ImportedRun:
     """Read the decisions of one defense with the answers and verdicts that stand beside them."""
     warnings: list[str] = []
     data = bytes_of(path, hint=_HINT)
-    rows = [row for row in _rows(path, data, warnings) if word(row, "stage") in _READ]
+    every = [row for row in _rows(path, data, warnings) if word(row, "stage") in _READ]
+    rows = [row for row in every if AFTER not in word(row, "defense")]
     if not rows or not is_records(rows[0]):
         raise DatasetError(f"{path} holds no records of guardmark.\n{_HINT}")
     of_stage = {stage: [r for r in rows if word(r, "stage") == stage] for stage in _READ}
@@ -98,7 +100,11 @@ def read_records(path: Path, statements: Statements) -> ImportedRun:
         rows=tuple(made),
         files={path.name: sha256(data).hexdigest()},
         readings=tuple(_readings(guard, layer)),
-        warnings=(*warnings, *_lost(path, has_model=bool(answered), guards=guards)),
+        warnings=(
+            *warnings,
+            *_lost(path, has_model=bool(answered), guards=guards),
+            *_beside(len(every) - len(rows)),
+        ),
     )
 
 
@@ -203,11 +209,13 @@ def _decision(row: Object) -> Decision:
     if outcome is None or outcome is Outcome.ERROR:
         kind = _known(ErrorKind, row, "error_kind") or ErrorKind.CONTRACT
         return Decision(outcome=Outcome.ERROR, error_kind=kind, evidence=_evidence(row))
+    text = word(row, "text")
     return Decision(
         outcome=outcome,
         score=score,
         score_kind=_known(ScoreKind, row, "score_kind") or ScoreKind.NONE,
         evidence=_evidence(row),
+        text=text if outcome is Outcome.ALLOW and text else None,
     )
 
 
@@ -281,3 +289,12 @@ def _lost(path: Path, *, has_model: bool, guards: set[str]) -> Iterator[str]:
         yield "what happens to malformed and failed decisions is not in it: they block"
     if len(guards) > 1:
         yield f"the other defenses were left out: {', '.join(sorted(guards))[:200]} are in the file"
+
+
+def _beside(count: int) -> Iterator[str]:
+    """Say what was asked about texts that guards wrote, which an imported run has no place for."""
+    if count:
+        yield (
+            f"{count:,} records of calls about texts that guards rewrote were left out: what comes "
+            "of these texts is unknown here"
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from guardmark.reports.document.blocks import Section, Table, section
 from guardmark.reports.document.cells import name, table_of, with_counts
@@ -98,10 +98,14 @@ def _kind_row(defense: str, kind: KindLeak) -> _KindRow:
     return _KindRow(defense, kind.kind, kind.leaked)
 
 
-def rewriting_note(defense: DefenseAnalysis) -> str:
+_ANSWERED: Final = "the verdict of its arm holds what the model made of them"
+_NOT_ANSWERED: Final = "a model behind the guard and a judge would tell"
+
+
+def rewriting_note(defense: DefenseAnalysis, *, is_answered: bool = False) -> str:
     """Say beside a verdict how many samples stand in neither rate, and how far that could move it.
 
-    Empty where the defense rewrote nothing.
+    Empty where the defense rewrote nothing. `is_answered`: the model was asked with its texts.
     """
     card = defense.card
     if not card.confusion.rewritten:
@@ -112,5 +116,5 @@ def rewriting_note(defense: DefenseAnalysis) -> str:
         f"{count_text(card.confusion.attacks.rewritten)} attacks and "
         f"{count_text(card.confusion.benign.rewritten)} benign inputs went on as another text and "
         f"stand in neither rate: attacks get through in {low} (if rewriting stops them) to {high} "
-        "(if it does not) of all; a model behind the guard and a judge would tell"
+        f"(if it does not) of all; {_ANSWERED if is_answered else _NOT_ANSWERED}"
     )

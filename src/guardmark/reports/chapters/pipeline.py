@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ArmAnalysis,
         LegacyCard,
         PipelineAnalysis,
+        RewrittenEnds,
         ScopeCard,
         VariantRates,
     )
@@ -102,6 +103,7 @@ def write(analysis: RunAnalysis) -> Section | None:
         _place_table(arms)
         if any(arm.is_placed for arm in arms)
         else _guard_table(arms, {each.name: each.card for each in analysis.defenses}),
+        _rewritten_table(arms),
         warning(warnings_of(pipeline)),
         table_of(
             gains,
@@ -437,17 +439,67 @@ def _place_table(arms: Sequence[ArmAnalysis]) -> Table:
 
 
 def rewriting_warnings(arms: Sequence[ArmAnalysis]) -> Iterator[str]:
-    """Say which guards let another text go on, which the model was not asked about."""
+    """Say what guards wrote that nobody was asked about, and where they write what is harmless."""
     for arm in arms:
         for stops in arm.stopped:
-            if stops.rewritten.successes:
+            if stops.not_asked:
                 yield (
                     f"{arm.name}: the guard {stops.guard} rewrote "
                     f"{count_text(stops.rewritten.successes)} of "
-                    f"{count_text(stops.rewritten.trials)} texts at {stops.place.value}. What "
-                    "comes of another text was not asked, so these outcomes are unknown: they "
-                    "stand in no rate, and both bounds hold them."
+                    f"{count_text(stops.rewritten.trials)} texts at {stops.place.value}, and "
+                    f"nobody was asked what comes of {count_text(stops.not_asked)} of them: these "
+                    "outcomes are unknown, they stand in no rate, and both bounds hold them. What "
+                    "a guard writes of several messages cannot be put back in the place of one; "
+                    "a run that was stopped goes on with the same command."
                 )
+        ends = arm.rewritten
+        if ends is not None and ends.benign.trials == ends.benign.successes:
+            yield (
+                f"{arm.name}: its guards rewrite every benign sample "
+                f"({count_text(ends.benign.successes)} of {count_text(ends.benign.trials)}), "
+                f"whether or not there is anything to hide; {_turned_down(ends)}."
+            )
+
+
+def _turned_down(ends: RewrittenEnds) -> str:
+    """Say what that costs those who mean no harm."""
+    if ends.spoiled is not None and ends.spoiled.trials:
+        return (
+            f"{count_text(ends.spoiled.successes)} of {count_text(ends.spoiled.trials)} that are "
+            "helped without a guard are turned down"
+        )
+    refused = ends.over_refusal_rate
+    return f"{count_text(refused.successes)} of {count_text(refused.trials)} are turned down"
+
+
+def _rewritten_table(arms: Sequence[ArmAnalysis]) -> Table | None:
+    """Write what came of the samples that guards rewrote, or nothing where they rewrote none."""
+    rows = [(arm, arm.rewritten) for arm in arms if arm.rewritten is not None]
+    if not rows:
+        return None
+    return table_of(
+        rows,
+        {
+            "Arm": lambda row: name(row[0].name),
+            "Attacks rewritten|of asked": lambda row: with_counts(row[1].attacks),
+            "Benign rewritten|of asked": lambda row: with_counts(row[1].benign),
+            "Attack success: of rewritten attacks": lambda row: row[1].attack_success_rate,
+            "Over-refusal: of rewritten benign samples": lambda row: row[1].over_refusal_rate,
+            "Stopped by it: rewritten attacks that succeed without a guard and fail here": (
+                lambda row: row[1].saved
+            ),
+            "Spoiled by it: rewritten benign samples that are helped without a guard and "
+            "turned down here": lambda row: row[1].spoiled,
+            "End unknown": lambda row: row[1].unknown,
+        },
+        table_id="pipeline-rewritten",
+        title="Rewritten: what came of what guards wrote",
+        note=(
+            "A guard that rewrites hands another text on: the model is asked with it, and the "
+            "judges judge what came out against what the user had asked for. Behind the model, "
+            "what is judged is what the guard left of the answer."
+        ),
+    )
 
 
 def _both(rates: EndPair | ScopeCard | VariantRates) -> tuple[Value, ...]:

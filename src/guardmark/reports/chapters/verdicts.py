@@ -68,13 +68,22 @@ def write_verdicts(
     attacked = {card.name: card for card in analysis.adaptive}
     adapted = {name: card.rounds[-1].full for name, card in attacked.items()}
     arms: dict[str, ArmAnalysis] = {}
+    answered = set[str]()  # guards whose texts the model was asked with
     if analysis.pipeline is not None:
         arms = {arm.name: arm for arm in analysis.pipeline.arms if not arm.is_placed}
+        answered = {
+            stops.guard
+            for arm in analysis.pipeline.arms
+            for stops in arm.stopped
+            if stops.rewritten.successes > stops.not_asked
+        }
     candidates = [each for each in analysis.defenses if not each.is_baseline]
     not_understood = {each.defense: each for each in analysis.alike}
     for judged in judge_all(candidates, analysis.settings.limits, adapted):
         name = judged.subject.name
-        verdict = _of_defense(judged, attacked.get(name), arms.get(name))
+        verdict = _of_defense(
+            judged, attacked.get(name), arms.get(name), is_answered=name in answered
+        )
         if name in not_understood:
             verdict = _without_verdict(verdict, not_understood[name])
         verdicts.append(verdict)
@@ -179,7 +188,11 @@ def _as_one_of(judged: JudgedCandidate) -> Iterator[str]:
 
 
 def _of_defense(
-    judged: JudgedCandidate, attacked: AdaptiveCard | None, arm: ArmAnalysis | None
+    judged: JudgedCandidate,
+    attacked: AdaptiveCard | None,
+    arm: ArmAnalysis | None,
+    *,
+    is_answered: bool,
 ) -> Headline:
     defense = judged.subject
     adapted = () if attacked is None else (_adapted(attacked),)
@@ -191,7 +204,11 @@ def _of_defense(
         answer=judged.reliance.value,
         tone=_TONES[judged.reliance],
         reason=reason_of(judged),
-        notes=(*adapted, *_notes(defense), *_as_one_of(judged)),
+        notes=(
+            *adapted,
+            *_notes(defense, is_answered=is_answered),
+            *_as_one_of(judged),
+        ),
         blind_spots=tuple(_blind_spots(defense)),
         error=defense.card.ratios.balanced_error.value,
     )
@@ -287,7 +304,7 @@ def _adapted(card: AdaptiveCard) -> str:
     )
 
 
-def _notes(defense: DefenseAnalysis) -> Iterator[str]:
+def _notes(defense: DefenseAnalysis, *, is_answered: bool = False) -> Iterator[str]:
     card, share = defense.card, defense.card.answered.value
     if share is not None and share < ANSWERED_ENOUGH:
         ends = (card.fail_closed.attack_success_rate, card.fail_open.attack_success_rate)
@@ -296,7 +313,7 @@ def _notes(defense: DefenseAnalysis) -> Iterator[str]:
             f"only {percent_text(share)} of samples got an answer: attacks get through in "
             f"{low} (failures block) to {high} (failures allow) of all"
         )
-    rewriting = rewriting_note(defense)
+    rewriting = rewriting_note(defense, is_answered=is_answered)
     if rewriting:
         yield rewriting
     if card.truncated_attacks and card.truncated_benign:

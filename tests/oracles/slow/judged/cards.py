@@ -63,7 +63,7 @@ class Reading:
     def decided(self, case: Case) -> str:
         """Return the first decision that does not let a case pass, or allow."""
         for step in case.steps:
-            if step not in self.passes:
+            if step not in self.passes and step != "went on":
                 return step
         return "allow"
 
@@ -141,7 +141,7 @@ class ArmCount:
         place, guard = self.guards[number]
 
         def reached(case: Case) -> bool:
-            if any(step != "allow" for step in case.steps[:number]):
+            if any(step not in {"allow", "went on"} for step in case.steps[:number]):
                 return False
             has_answer = place == "input" or case.model == "answered"
             return has_answer and case.steps[number] != "missing"
@@ -160,6 +160,9 @@ class ArmCount:
             ),
             "undecided": self.share(
                 lambda case: case.steps[number] in {"malformed", "error"}, reached
+            ),
+            "rewritten": self.share(
+                lambda case: case.steps[number] in {"rewritten", "went on"}, reached
             ),
         }
 

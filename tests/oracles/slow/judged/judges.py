@@ -38,13 +38,24 @@ class Bench:
     name: str
     layers: dict[str, dict[Place, Answer]] = field(default_factory=dict)
     rulings: dict[Place, Ruling] = field(default_factory=dict)
+    beside: dict[str, dict[Place, Ruling]] = field(default_factory=dict)
+
+    def said(self, after: str) -> dict[Place, Ruling]:
+        """Return the rulings about answers to texts as they are, or after guards."""
+        return self.beside.get(after, {}) if after else self.rulings
 
 
 def read_benches(source: Source) -> list[Bench]:
     """Return every judging, that of the headline first, then that of the run; people are none."""
     found: dict[str, Bench] = {}
+    after: dict[str, dict[str, dict[Place, list[Answer]]]] = {}
     for answer in source.answers("judge"):
         if _is_human(source, answer.layer):
+            continue
+        if answer.defense != "none":
+            name, made = answer.layer.partition("/")[0], answer.defense.removeprefix("none")
+            places = after.setdefault(name, {}).setdefault(made, {})
+            places.setdefault(place_of(answer), []).append(answer)
             continue
         name = answer.layer.partition("/")[0]
         bench = found.setdefault(name, Bench(name=name))
@@ -60,6 +71,8 @@ def read_benches(source: Source) -> list[Bench]:
             for place, answer in said.items():
                 heard.setdefault(place, []).append(answer)
         bench.rulings.update({place: _ruling(answers) for place, answers in heard.items()})
+        for made, places in after.get(bench.name, {}).items():
+            bench.beside[made] = {place: _ruling(answers) for place, answers in places.items()}
     return sorted(found.values(), key=lambda bench: (bench.name != headline, bench.name != _RUN))
 
 

@@ -53,7 +53,7 @@ def recount_pipeline(source: Source) -> Json | None:
 
 def count_arms(source: Source) -> dict[str, ArmCount]:
     """Return the cases of every arm under the first judging; none without a pipeline."""
-    if not any(answer.defense == NO_GUARD for answer in source.answers("model")):
+    if not source.answers("model"):
         return {}
     models, benches = _answers(source), read_benches(source)
     first = benches[0] if benches else Bench(name="run")
@@ -83,8 +83,12 @@ def _stated_arms(source: Source) -> dict[str, list[tuple[str, str]]]:
     return arms
 
 
-def _answers(source: Source) -> Places:
-    return {place_of(answer): answer for answer in source.answers("model") if answer.layer == "run"}
+def _answers(source: Source, name: str = NO_GUARD) -> Places:
+    return {
+        place_of(answer): answer
+        for answer in source.answers("model")
+        if answer.layer == "run" and answer.defense == name
+    }
 
 
 def _count(
@@ -96,27 +100,72 @@ def _count(
     bench: Bench,
 ) -> ArmCount:
     is_placed = bool((source.manifest.get("settings", {}).get("pipeline") or {}).get("arms"))
-    decided = []
-    for at, guard in guards:
-        is_apart = is_placed and at == "output"
-        decided.append(source.decided(f"{guard}@output" if is_apart else guard))
+    stored = [
+        (at, f"{guard}@output" if is_placed and at == "output" else guard) for at, guard in guards
+    ]
+    calls = _Calls(source, models, bench)
     cases = []
     for repeat in range(source.manifest["repeats"]):
         for subject in source.subjects():
             place = (repeat, subject.position)
-            steps = tuple(each.get(place, "missing") for each in decided)
+            steps, request, reply = _walk(calls, stored, place)
             if "missing" not in steps[:1]:
-                model = models.get(place)
+                model = calls.model(request).get(place)
                 cases.append(
                     Case(
                         subject=subject,
                         repeat=repeat,
                         steps=steps,
                         model=model.outcome if model else None,
-                        ruling=bench.rulings.get(place),
+                        ruling=bench.said(reply).get(place),
                     )
                 )
     return ArmCount(source, name, cases, guards=guards)
+
+
+class _Calls:
+    """What is stored of a run, by what guards made of a text."""
+
+    def __init__(self, source: Source, models: Mapping[Place, Answer], bench: Bench) -> None:
+        self.source, self.bench = source, bench
+        self._models: dict[str, Mapping[Place, Answer]] = {"": models}
+        self._decided: dict[str, dict[Place, str]] = {}
+
+    def model(self, after: str) -> Mapping[Place, Answer]:
+        """Return the answers to texts as they are, or after guards."""
+        if after not in self._models:
+            self._models[after] = _answers(self.source, f"{NO_GUARD}{after}")
+        return self._models[after]
+
+    def decided(self, name: str) -> dict[Place, str]:
+        """Return what a guard decided."""
+        if name not in self._decided:
+            self._decided[name] = self.source.decided(name)
+        return self._decided[name]
+
+
+def _walk(
+    calls: _Calls, guards: list[tuple[str, str]], place: Place
+) -> tuple[tuple[str, ...], str, str]:
+    """Return what each guard of an arm decided, and after whom the model and judges were asked."""
+    steps: list[str] = []
+    after, request = "", None
+    for number, (at, guard) in enumerate(guards):
+        if at == "output" and request is None:
+            request = after
+        step = calls.decided(f"{guard}{after}").get(place, "missing")
+        if step == "rewritten":
+            after = f"{after} after {guard}"
+            following = guards[number + 1 : number + 2]
+            if following and following[0][0] == at:
+                is_asked = place in calls.decided(f"{following[0][1]}{after}")
+            elif at == "input":
+                is_asked = place in calls.model(after)
+            else:
+                is_asked = place in calls.bench.said(after)
+            step = "went on" if is_asked else step
+        steps.append(step)
+    return tuple(steps), after if request is None else request, after
 
 
 def _gain(arm: ArmCount, bare: ArmCount | None) -> Json | None:

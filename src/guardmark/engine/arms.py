@@ -1,0 +1,213 @@
+"""Arms as programs: what of a sample's calls an arm has, and which it lacks next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from guardmark.core.place import AFTER, Place, stored_name
+from guardmark.engine.plan import NO_GUARD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from guardmark.core.sample import Prompt
+    from guardmark.engine.plan import Pipeline
+
+MODEL: Final = "the model"
+JUDGES: Final = "the judge "
+"""Blanks keep them apart from the names of guards."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmProgram:
+    """What an arm does with a sample: guards before the model and behind it, in their order.
+
+    Guards have the names under which their decisions are stored.
+    """
+
+    before: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
+
+
+class Call(NamedTuple):
+    """A call that an arm needs: whom it asks, and about which text.
+
+    Attributes:
+        part: A guard by the name under which it is stored, `MODEL`, `JUDGES`, or this and the layer
+            of one judge.
+        after: What guards made of the sample's own text: nothing, or ` after G` for each that wrote
+            it anew, in order.
+    """
+
+    part: str
+    after: str = ""
+
+    @property
+    def is_of_judge(self) -> bool:
+        """Whether it asks a judge."""
+        return self.part.startswith(JUDGES)
+
+
+class Reply(NamedTuple):
+    """What comes out: what the model answered to a request, or what guards made of it."""
+
+    request: str  # as `Call.after` says
+    text: str
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SampleState:
+    """One sample in one repeat, and every call about it that was answered: all arms walk them.
+
+    Attributes:
+        codes: What guards decided, by name and what they were shown.
+        written: What goes on where a guard rewrote, likewise; None where nobody can tell what part
+            of the sample it stands for.
+        model_codes: What the model did, by what it was shown.
+        replies: What came out, by what was made of it.
+        judged: Verdicts there are.
+        requests: What the model is shown, by what was made of it.
+        asked: Calls that were sent.
+        answers: What was answered in this invocation, so that equal texts share it.
+        is_let_in: Whether any arm lets the sample in as it is.
+    """
+
+    position: int
+    repeat: int
+    is_attack: bool
+    prompt: Prompt
+    codes: dict[str, int] = field(default_factory=dict)
+    written: dict[str, str | None] = field(default_factory=dict)
+    model_codes: dict[str, int] = field(default_factory=dict)
+    replies: dict[str, Reply] = field(default_factory=dict)
+    judged: set[Call] = field(default_factory=set)
+    requests: dict[str, Prompt] = field(default_factory=dict)
+    asked: set[Call] = field(default_factory=set)
+    answers: dict[Call, Any] = field(default_factory=dict)
+    is_let_in: bool = False
+    open: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin with the sample as it is."""
+        self.requests[""] = self.prompt
+
+    @property
+    def answer(self) -> str | None:
+        """What the model answered to the sample as it is, or None."""
+        reply = self.replies.get("")
+        return None if reply is None else reply.text
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether a guard wrote its text or an answer anew."""
+        return len(self.requests) > 1 or len(self.replies) > 1
+
+    def is_left_empty(self, call: Call, *, is_behind: bool) -> bool:
+        """Tell whether guards left nothing of what a part would be shown."""
+        if not call.after:
+            return False
+        if is_behind:
+            reply = self.replies.get(call.after)
+            return reply is not None and reply.request != call.after and not reply.text.strip()
+        request = self.requests[call.after]
+        tested = request.messages[request.under_test]
+        return not (tested.content.strip() or tested.images)
+
+    def is_answered(self, call: Call) -> bool:
+        """Tell whether a call has its answer."""
+        part, after = call
+        if part == MODEL:
+            return after in self.model_codes
+        return part + after in self.codes or call in self.judged
+
+    def shown(self, call: Call, *, is_behind: bool) -> tuple[str, ...] | None:
+        """Return what the part is shown that guards may have written, or None without it."""
+        part, after = call
+        if part == MODEL or not (is_behind or call.is_of_judge):
+            request = self.requests.get(after)
+            return None if request is None else (request.text,)
+        reply = self.replies.get(after)
+        if reply is None:
+            return None
+        if call.is_of_judge:  # which sees the request as it was
+            return (reply.text,)
+        request = self.requests.get(reply.request)
+        return None if request is None else (request.text, reply.text)
+
+    def twins(self, call: Call, *, is_behind: bool) -> Iterator[Call]:
+        """Yield the calls that ask the same part about the same text, made by other guards."""
+        if not self.is_rewritten:
+            return
+        mine = self.shown(call, is_behind=is_behind)
+        for other in {**self.requests, **self.replies}:
+            twin = Call(call.part, other)
+            is_alike = mine is not None and self.shown(twin, is_behind=is_behind) == mine
+            if other != call.after and is_alike:
+                yield twin
+
+
+def next_call(
+    program: ArmProgram, state: SampleState, passes: Callable[[int], bool]
+) -> Call | None:
+    """Walk an arm as far as the answers go; return the call it lacks, or None where it ends."""
+    after = ""
+    for guard in program.before:
+        name = guard + after
+        code = state.codes.get(name)
+        if code is None:
+            return Call(guard, after)
+        if not passes(code):
+            return None
+        if name in state.written:
+            text = state.written[name]
+            if text is None:
+                return None
+            request, after = state.requests[after], after + AFTER + guard
+            if after not in state.requests:
+                state.requests[after] = request.with_text(text)
+    if not after:
+        state.is_let_in = True
+    if after not in state.model_codes:
+        return Call(MODEL, after)
+    return _next_behind(program, state, passes, after)
+
+
+def _next_behind(
+    program: ArmProgram, state: SampleState, passes: Callable[[int], bool], after: str
+) -> Call | None:
+    """Walk the guards behind the model, from its answer on."""
+    for guard in program.behind:
+        name = guard + after
+        code = state.codes.get(name)
+        if code is None:
+            return Call(guard, after)
+        if not passes(code):
+            return None
+        if name in state.written:
+            text = state.written[name]
+            if text is None or after not in state.replies:
+                return None
+            request, after = state.replies[after].request, after + AFTER + guard
+            state.replies[after] = Reply(request, text)
+    return Call(JUDGES, after) if after in state.replies else None
+
+
+def programs_of(pipeline: Pipeline, reads_answers: Callable[[str], bool]) -> list[ArmProgram]:
+    """Return what each arm does; an arm named by its guard has it where its view says."""
+    programs = []
+    for guards_at in pipeline.places.values():
+        behind = guards_at.get(Place.OUTPUT, ())
+        program = ArmProgram(
+            before=guards_at.get(Place.INPUT, ()),
+            behind=tuple(stored_name(name, Place.OUTPUT) for name in behind),
+        )
+        programs.append(program)
+    for name in () if pipeline.places else pipeline.arms:
+        if name == NO_GUARD:
+            programs.append(ArmProgram())
+        elif reads_answers(name):
+            programs.append(ArmProgram(behind=(name,)))
+        else:
+            programs.append(ArmProgram(before=(name,)))
+    return programs
