@@ -179,3 +179,11 @@ def test_an_export_says_little(guardmark: Type, folder: Path) -> None:
     guardmark("run", folder / "bench.yaml", "-o", folder / "out")
     done = guardmark("export", folder / "out", "--to", "csv", "-q")
     assert done.out.splitlines() == [str(folder / "out" / "records.csv")]
+
+
+def test_an_attack_takes_the_configuration_of_the_folder(guardmark: Type, folder: Path) -> None:
+    """As a run does, and says so: what is attacked is never the built-in run by accident."""
+    done = guardmark("adapt", "--budget", "4", "--no-controls", "--no-repair", "--canaries", "0")
+    assert done.code == 0, done.err
+    assert "Note: attacking bench.yaml of this folder." in done.err
+    assert (folder / "runs").is_dir()

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import pytest
 from tests.cli.forked import Forked
 
 from guardmark.cli.commands import build
+from guardmark.core import limits
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Type
 
 pytestmark = pytest.mark.slow
 
@@ -212,3 +218,27 @@ def test_every_option_that_takes_a_file_is_tried() -> None:
 
     look("", group)
     assert not missing
+
+
+def test_a_python_file_of_any_size_is_not_imported(guardmark: Type, tmp_path: Path) -> None:
+    """Its size is looked at before Python reads it, in a process of its own too."""
+    with (tmp_path / "guard.py").open("wb") as file:
+        file.truncate(limits.MOST_PROGRAM_BYTES + 1)
+    for options in ("", f", interpreter: {sys.executable}"):
+        (tmp_path / "bench.yaml").write_text(
+            "version: 1\ndata: [{builtin: tutor}]\n"
+            f'defenses: {{mine: {{type: python, target: "guard.py:check"{options}}}}}\n',
+            encoding="utf-8",
+        )
+        done = guardmark("check", tmp_path / "bench.yaml")
+        assert done.code == 2
+        assert f"guard.py has more than {limits.MOST_PROGRAM_BYTES // limits.MIB} MiB" in done.err
+
+
+def test_a_log_of_any_size_is_not_sealed(guardmark: Type, run: Path) -> None:
+    """It is said, and nothing of a gigabyte is read."""
+    with (run / "run.log").open("r+b") as file:
+        file.truncate(1 << 30)
+    done = guardmark("card", run)
+    assert done.code == 3
+    assert f"run.log has more than {limits.MOST_LOG_BYTES // limits.MIB} MiB" in done.err

@@ -55,6 +55,8 @@ def settings_model(
         raise
     except BaseException as error:
         reason = str(error) or type(error).__name__
+        if isinstance(error, SystemExit):
+            reason = "it ends the process while it is imported (sys.exit)"
         raise _unusable(kind, part_type, table[part_type], reason) from error
     if not (isinstance(found, type) and hasattr(found, "model_validate")):
         raise _unusable(kind, part_type, table[part_type], "it is no class of settings")

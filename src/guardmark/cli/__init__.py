@@ -19,7 +19,7 @@ from guardmark.app.run.error_output import tell
 from guardmark.cli.interrupts import ending_signals
 from guardmark.cli.outside import outside_cause
 from guardmark.cli.terminal import EXIT_INTERRUPTED, INTERRUPTED, in_line, visible
-from guardmark.core.errors import GuardmarkError
+from guardmark.core.errors import ConfigError, GuardmarkError
 from guardmark.core.limits import memory_limit
 from guardmark.net.redaction import KNOWN
 
@@ -116,6 +116,7 @@ def _guarded(words: list[str], *, debug: bool) -> int:
             from guardmark.engine.execution.process import load_numpy_within_limit
 
             load_numpy_within_limit()
+        _require_whole_characters(words)
         code = build()(words, standalone_mode=False, prog_name="guardmark")
         return code if isinstance(code, int) else 0
     except GuardmarkError as error:
@@ -134,6 +135,18 @@ def _guarded(words: list[str], *, debug: bool) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return _BROKEN_PIPE
         return _usage_or_fault(error, debug=debug)
+
+
+def _require_whole_characters(words: Sequence[str]) -> None:
+    """Refuse what no shell hands over, though a program that starts this one in Python can."""
+    for word in words:
+        try:
+            os.fsencode(word)
+        except UnicodeEncodeError as error:
+            raise ConfigError(
+                f"{ascii(word)[:80]} holds half a character, which no name or text has.\n"
+                "Next: correct it in the command."
+            ) from error
 
 
 def _tell_outside(cause: OutsideCause, error: Exception, *, debug: bool) -> int:

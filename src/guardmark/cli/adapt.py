@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from guardmark.cli.run_argument import OWN_CONFIG
 from guardmark.cli.terminal import (
     EXIT_INTERRUPTED,
     INTERRUPTED,
@@ -48,9 +49,9 @@ _WHOLE_LINES = 10_000  # columns of what is searched line by line
 @click.command(
     help=(
         "Attack the defenses of a finished RUN, or of a CONFIG (which is run first), "
-        "by rewriting its attacks and watching the answers. Nothing named: the "
-        "built-in run. Only attack a defense that is yours or that you may test. The "
-        "same command on the same RUN continues it."
+        "by rewriting its attacks and watching the answers. Nothing named: "
+        "bench.yaml of this folder, else the built-in run. Only attack a defense "
+        "that is yours or that you may test. The same command on the same RUN continues it."
     )
 )
 @click.argument("subject", required=False, type=_PATH, metavar="[RUN|CONFIG]")
@@ -233,6 +234,9 @@ def _request(
     from guardmark.app.parts.loading import load_config
     from guardmark.app.run.running import RunOptions
 
+    if subject is None and same["config"] is None and OWN_CONFIG.exists():
+        subject = OWN_CONFIG
+        tell_note(f"Note: attacking {OWN_CONFIG} of this folder.")
     trace, cassette = _sort_replays(replays)
     names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
     options = AdaptOptions(

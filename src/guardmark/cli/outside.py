@@ -27,6 +27,8 @@ _NAMES: Final = frozenset(
 """A name that stands for no file that can be used: exit 2."""
 _SHORT: Final = ("failed to map segment", "cannot allocate memory", "can't start new thread")
 """What the loader of libraries says, and Python of a thread, where memory is short."""
+_PATHS: Final = frozenset({"pathlib", "posixpath", "ntpath", "genericpath"})
+"""Modules of Python that hand the name of a file to the system."""
 _LONGEST_NAME: Final = 80
 
 
@@ -48,6 +50,12 @@ def outside_cause(error: BaseException) -> OutsideCause | None:
         )
     if isinstance(error, OSError):
         return _cause_of_files(error)
+    if isinstance(error, UnicodeEncodeError) and _is_of_a_name(error):
+        return OutsideCause(
+            exit_code=2,
+            message="The name of a file holds half a character, which no file can have.\n"
+            "Next: correct the name in the configuration or the command.",
+        )
     if isinstance(error, ValueError) and str(error).startswith("embedded null"):
         return OutsideCause(
             exit_code=2,
@@ -94,6 +102,14 @@ def _cause_of_files(error: OSError) -> OutsideCause | None:
             "Next: see to the disk and its permissions, or name another place.",
         )
     return None
+
+
+def _is_of_a_name(error: UnicodeEncodeError) -> bool:
+    """Tell whether a name could not be handed to the system, and no text to a file."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and Path(last.tb_frame.f_code.co_filename).stem in _PATHS
 
 
 def _short(name: object) -> str:

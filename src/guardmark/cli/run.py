@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from guardmark.cli.run_argument import OWN_CONFIG
 from guardmark.cli.terminal import (
     drawn,
     echo,
@@ -47,8 +48,6 @@ To measure your own guard of tool calls or results:
   docs/tutorial/measure-an-agent-guard.md, ten minutes, no key"""
 
 _PATH = click.Path(path_type=Path)
-
-_OWN = Path("bench.yaml")  # what `guardmark init > bench.yaml` writes
 
 
 def _read_shard(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
@@ -193,9 +192,9 @@ def run_command(
 
     above = click.get_current_context().parent
     is_demo = above is not None and above.info_name == "demo"
-    if config is None and not (is_demo or defenses or typed["url"]) and _OWN.exists():
-        config = _OWN
-        tell_note(f"Note: measuring {_OWN} of this folder.")
+    if config is None and not (is_demo or defenses or typed["url"]) and OWN_CONFIG.exists():
+        config = OWN_CONFIG
+        tell_note(f"Note: measuring {OWN_CONFIG} of this folder.")
     service = {name: typed.pop(name) for name in ("url", "body", "blocked", "score", "headers")}
     if service["url"] and not (service["blocked"] or service["score"]):
         service["blocked"] = _USUAL_BLOCKED  # where it is not, the answer is quoted with its paths

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
+
+OWN_CONFIG: Final = Path("bench.yaml")
+"""What `guardmark init > bench.yaml` writes, and what is taken where nothing is named."""
 
 
 class RunPath(click.Path):

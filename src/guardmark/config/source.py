@@ -40,7 +40,29 @@ class Source:
         return f"{self.shown_as}:{line}:{column}" if line else self.shown_as
 
 
-class _Loader(yaml.SafeLoader):
+if TYPE_CHECKING or not yaml.__with_libyaml__:
+    _SafeLoader = yaml.SafeLoader
+else:
+
+    class _SafeLoader(
+        yaml.composer.Composer,
+        yaml.cyaml.CParser,
+        yaml.constructor.SafeConstructor,
+        yaml.resolver.Resolver,
+    ):
+        """The safe loader with the parser of libyaml, three times as fast.
+
+        Nodes are composed by Python: libyaml's composer has no bound on how deep they nest.
+        """
+
+        def __init__(self, stream: str) -> None:
+            yaml.cyaml.CParser.__init__(self, stream)
+            yaml.composer.Composer.__init__(self)
+            yaml.constructor.SafeConstructor.__init__(self)
+            yaml.resolver.Resolver.__init__(self)
+
+
+class _Loader(_SafeLoader):
     """The safe loader, but a key that appears twice is refused: the last would silently win."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - the signature is PyYAML's
@@ -115,14 +137,14 @@ def _is_standard_input(path: Path) -> bool:
 def parse_yaml(text: str, shown_as: str) -> tuple[object, Source]:
     """Read YAML, and note where each setting stands."""
     places: dict[Keys, tuple[int, int]] = {(): (1, 1)}
-    try:
-        loader = _Loader(text)
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
+    refused = yaml.reader.Reader.NON_PRINTABLE.search(text)
+    if refused is not None:
+        line = text.count("\n", 0, refused.start()) + 1
         raise ConfigError(
-            f"{shown_as}:{line}: is not YAML: it holds a character (code {error.character}) that "
+            f"{shown_as}:{line}: is not YAML: it holds a character (code {ord(refused[0])}) that "
             "YAML does not allow."
-        ) from error
+        )
+    loader = _Loader(text)
     try:
         node = loader.get_single_node()
         if node is not None:

@@ -13,6 +13,7 @@ MIB: Final = 1 << 20
 
 LEAST_ADDRESS_SPACE: Final = 256 * MIB
 MOST_TEXT_BYTES: Final = 64 * MIB
+MOST_PROGRAM_BYTES: Final = 4 * MIB
 MOST_YAML_VALUES: Final = 200_000
 LONGEST_NUMBER: Final = 400
 MOST_DEFENSES: Final = 500
@@ -49,6 +50,7 @@ MOST_CATEGORIES: Final = 2_000
 LONGEST_EVIDENCE: Final = 16 * MIB
 LONGEST_MANIFEST: Final = 16 * MIB
 MOST_SEAL_BYTES: Final = 16 * MIB
+MOST_LOG_BYTES: Final = 64 * MIB
 MOST_SUMMARY_BYTES: Final = 64 * MIB
 MOST_SIGNATURE_BYTES: Final = 16 << 10
 MOST_CARD_BYTES: Final = 8 * MIB
@@ -101,6 +103,7 @@ TABLE: Final = (
             "a configuration, rubric, policy or list, each read whole, from a pipe too",
             _mib(MOST_TEXT_BYTES),
         ),
+        ("a Python file that a target names", _mib(MOST_PROGRAM_BYTES)),
         ("values of a YAML file, aliases counted each time", f"{MOST_YAML_VALUES:,}"),
         ("characters of a number in YAML", f"{LONGEST_NUMBER}"),
         ("defenses", f"{MOST_DEFENSES}"),
@@ -169,6 +172,7 @@ TABLE: Final = (
         ),
         ("values of prevalence in the manifest", f"{MOST_PREVALENCES}"),
         ("seals that are read", _mib(MOST_SEAL_BYTES)),
+        ("a `run.log` that is sealed", _mib(MOST_LOG_BYTES)),
         ("a `summary.json` that `view` reads", _mib(MOST_SUMMARY_BYTES)),
         (
             "signature and key of `verify --public-key` and `card --sign`",

@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 from guardmark.config.deadline import CODE_TIMEOUT_S, TimedSettings, overrun_message
 from guardmark.config.settings import Rate
 from guardmark.core.errors import BadSettings, ConfigError, did_you_mean
+from guardmark.core.limits import MIB, MOST_PROGRAM_BYTES
 from guardmark.core.protocols import Capabilities
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.answers import (
@@ -271,10 +272,18 @@ def _from_name(name: str, folder: Path) -> ModuleType:
         raise _broken(name, error) from error
 
 
-def _from_file(name: str, folder: Path) -> ModuleType:
-    path = (folder / name).resolve()
+def require_program(path: Path) -> None:
+    """Refuse a path that leads to no Python file, or to one that no person wrote."""
     if not path.is_file():
         raise ConfigError(f"The target's file {path} does not exist.")
+    if path.stat().st_size > MOST_PROGRAM_BYTES:
+        most = MOST_PROGRAM_BYTES // MIB
+        raise ConfigError(f"The target's file {path} has more than {most} MiB.")
+
+
+def _from_file(name: str, folder: Path) -> ModuleType:
+    path = (folder / name).resolve()
+    require_program(path)
     # One module a file, under a name nothing else can have; dataclasses look it up there.
     known_as = f"guardmark_target_{sha256(str(path).encode()).hexdigest()[:16]}"
     if known_as in sys.modules:
@@ -361,8 +370,11 @@ class PythonSettings(TimedSettings, ProcessSettings):
             message = f"{self.target!r} names no function: write module:name or file.py:name."
             raise BadSettings([(("target",), message)])
         files = (folder / origin,) if origin.endswith(".py") else ()
-        if files and not files[0].is_file():
-            raise BadSettings([(("target",), f"The target's file {files[0]} does not exist.")])
+        for file in files:
+            try:
+                require_program(file)
+            except ConfigError as error:
+                raise BadSettings([(("target",), str(error))]) from error
         command = python_command(
             self.target, env=self.env, interpreter=self.interpreter, folder=folder
         )

@@ -6,8 +6,10 @@ from dataclasses import KW_ONLY, dataclass
 from io import BytesIO
 from math import exp, sqrt
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING
 from zipfile import BadZipFile
+from zlib import error as ZlibError  # noqa: N812 - it is a class
 
 import numpy as np
 
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
     from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt
 
+_BROKEN = (
+    *(OSError, ValueError, KeyError, EOFError, TypeError, BadZipFile, ZlibError),
+    *(RuntimeError, NotImplementedError),  # packed with a password, or in a way that is not known
+    *(SyntaxError, TokenError),  # numpy reads a head as Python
+)
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: Fibonacci hashing
 
 
@@ -130,7 +137,7 @@ def read_model(path: Path) -> NgramModel:
                 version=str(held["version"]),
                 fitted_on=str(held["fitted_on"]),
             )
-    except (OSError, ValueError, KeyError, EOFError, TypeError, BadZipFile) as error:
+    except _BROKEN as error:
         # numpy's own words for a foreign file advise to unpickle it, which nobody should.
         reason = getattr(error, "strerror", None) or "it is not a file of weights"
         raise ConfigError(

@@ -7,6 +7,7 @@ import io
 import json
 import queue
 import threading
+import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Final
 
@@ -136,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             with gzip.GzipFile(fileobj=io.BytesIO(body)) as file:
                 whole = file.read(MOST_BYTES + 1)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise ValueError("not gzip") from error
         if len(whole) > MOST_BYTES:
             raise ValueError(f"more than {MOST_BYTES} bytes of it")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StorageError, StoreError
-from guardmark.core.limits import MOST_SEAL_BYTES
+from guardmark.core.limits import MIB, MOST_LOG_BYTES, MOST_SEAL_BYTES
 from guardmark.core.version import VERSION
 from guardmark.store import connect
 from guardmark.store.codec import stored_object
@@ -361,6 +361,11 @@ def note_seals(folder: Path) -> None:
     if not (folder / SEALS).is_file() or not (folder / _RECORDS).is_file():
         return
     if (folder / LOG).is_file():
+        if (folder / LOG).stat().st_size > MOST_LOG_BYTES:
+            raise StoreError(
+                f"{folder / LOG} has more than {MOST_LOG_BYTES // MIB} MiB, so it is not sealed: "
+                "no log of a run is so long.\nNext: move it out of the folder."
+            )
         _seal_file(folder / LOG, folder / LOG)
     with errors_of_files(folder / SEALS), (folder / SEALS).open("a+b") as seals:
         _wait_for_lock(seals, folder / SEALS)

@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 import stat
+import zlib
 from base64 import b64encode
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -201,7 +202,7 @@ def errors_of_data(spec: DatasetSpec) -> Iterator[None]:
         yield
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise _not_opened(spec, error.strerror) from error
-    except (gzip.BadGzipFile, EOFError, OSError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         reason = (getattr(error, "strerror", None) or str(error)).rstrip(".")
         raise DatasetError(
             f"The data file {spec.shown_as} cannot be read: {reason}.\n"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import lzma
 import struct
 import zipfile
+import zlib
 from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
@@ -568,6 +570,14 @@ def _require_once(listed: list[Object], path: Path, *, doubled: frozenset[str]) 
         seen.add(key)
 
 
+_DAMAGED: Final = (
+    *(zipfile.BadZipFile, NotImplementedError, OSError, EOFError),
+    *(zlib.error, lzma.LZMAError, struct.error, ValueError),
+    RuntimeError,  # an archive that is encrypted
+)
+"""What unpacking an archive raises that is damaged, or packed in a way that cannot be read."""
+
+
 def _log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
     """Read header and samples of either form of a log."""
     if not data.startswith(_ZIP):
@@ -591,7 +601,7 @@ def _log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
             return header, [
                 object_of(read_member(packed, data, name), f"{path}: {name}") for name in inside
             ]
-    except (zipfile.BadZipFile, NotImplementedError, OSError, EOFError) as error:
+    except _DAMAGED as error:
         raise DatasetError(
             f"{path} cannot be unpacked: {error}.\n"
             "Next: inspect log convert FILE --to json --output-dir DIR, then name the JSON."
