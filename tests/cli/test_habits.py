@@ -187,3 +187,17 @@ def test_an_attack_takes_the_configuration_of_the_folder(guardmark: Type, folder
     assert done.code == 0, done.err
     assert "Note: attacking bench.yaml of this folder." in done.err
     assert (folder / "runs").is_dir()
+
+
+def test_a_name_with_a_blank_gets_a_sentence(guardmark: Type, folder: Path) -> None:
+    """What a name may hold, and one that would do."""
+    (folder / "bench.yaml").write_text(CONFIG.replace("words:", '"my guard":'), encoding="utf-8")
+    said = guardmark("check", folder / "bench.yaml").err
+    assert "a name has letters, digits and _ . @ -, and no blank, found 'my guard'" in said
+    assert "For example: my-guard." in said
+
+
+def test_settings_of_data_that_are_typed_are_checked(guardmark: Type, folder: Path) -> None:
+    """A name that is none of public data, with options that need one: no fault of ours."""
+    done = guardmark("data", "get", "--revision", "main", "nowhere", "--split", "test")
+    assert done.code == 2, done.err

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.app.parts.loading import load_config, load_data
 from guardmark.app.settings import StatsSettings
+from guardmark.config.mistakes import checked_settings
+from guardmark.config.source import Source
 from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed
 from guardmark.core.sample import DEFAULT_TAXONOMY, Label
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
@@ -91,7 +93,7 @@ def get_public(
     origin = {"": "catalogue", "suite": "suite", "hub": "hub"}.get(kind)
     if origin is None:
         raise ConfigError(f"{name!r} names no public data.\nNext: guardmark data list")
-    entry = DataSettings.model_validate({origin: rest, **settings})
+    entry = checked_settings(DataSettings, {origin: rest, **settings}, Source(shown_as=name))
     fetch_missing(entry, Path(), announce, anew=True)
     kept = entry.model_copy(update={"from_": ""})
     try:
@@ -306,7 +308,8 @@ def data_specs(target: str, options: FileOptions) -> tuple[DatasetSpec, ...]:
     """Return how the files of a target are read: a path, or `builtin:`, `catalogue:`, `suite:`."""
     origin, _, name = target.partition(":")
     if origin in SAID_OF:
-        return dataset_specs(DataSettings.model_validate({origin: name}), Path())
+        settings = checked_settings(DataSettings, {origin: name}, Source(shown_as=target))
+        return dataset_specs(settings, Path())
     for name in options.map:
         if name not in SAMPLE_FIELDS:
             hint = did_you_mean(name, SAMPLE_FIELDS)
@@ -315,7 +318,8 @@ def data_specs(target: str, options: FileOptions) -> tuple[DatasetSpec, ...]:
             )
     stated = {f.name: value for f in fields(options) if (value := getattr(options, f.name))}
     stated["filter"] = {path: list(values) for path, values in options.filter.items()}
-    return dataset_specs(DataSettings.model_validate({"path": target, **stated}), Path())
+    stated["path"] = target
+    return dataset_specs(checked_settings(DataSettings, stated, Source(shown_as=target)), Path())
 
 
 def _criteria(taxonomy: Taxonomy, threshold: float, stats: StatsSettings) -> Criteria:

@@ -9,7 +9,7 @@ from urllib.parse import unquote_plus
 
 from pydantic import BaseModel, ValidationError
 
-from guardmark.config.settings import Secret
+from guardmark.config.settings import NAME_PATTERN, Secret
 from guardmark.core.errors import ConfigError, as_word, did_you_mean, listed
 from guardmark.core.limits import LONGEST_MISTAKE, MOST_MISTAKES
 
@@ -167,6 +167,10 @@ def _wrong_value(item: ErrorDetails) -> str:
         return message
     message = message.replace("Input should ", "must ", 1)
     hint = ""
+    if item.get("ctx", {}).get("pattern") == NAME_PATTERN:
+        message = "a name has letters, digits and _ . @ -, and no blank"
+        plain = re.sub(r"[^A-Za-z0-9_.@-]+", "-", str(item["input"])).strip("-.@")
+        hint = f" For example: {plain[:_LONGEST]}." if plain else ""
     if item["type"] in _CHOICES and isinstance(item["input"], str):
         choices = re.findall(r"'([^']*)'", str(item["ctx"].get("expected", "")))
         hint = did_you_mean(item["input"], choices)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 Rate = Annotated[float, Field(ge=0, le=1)]
-Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
+NAME_PATTERN: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$"
+Name = Annotated[str, Field(min_length=1, max_length=80, pattern=NAME_PATTERN)]
 
 
 class Settings(BaseModel):
