@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.comparison import compare_arms
 from guardmark.analysis.compare.matching import OpenRun, match_runs
