@@ -244,3 +244,28 @@ async def test_a_probe_shows_a_service_attacks_and_benign_inputs_in_turn(
     assert len(probe.messages) == 1
     assert probe.median_ms is not None
     assert probe.median_ms > 0
+
+
+MASK = (
+    "{type: http, url: 'http://127.0.0.1:1/x', body: {text: {$input: text}}, action: $.a, "
+    "actions: {ok: allow, masked: rewrite}, rewritten: $.t}"
+)
+WORDS = "{type: http, url: 'http://127.0.0.1:1/y', body: {text: {$input: text}}, blocked: $.b}"
+BEHIND = "{type: http, url: 'http://127.0.0.1:1/z', body: {t: {$input: answer}}, blocked: $.b}"
+
+
+def test_who_may_rewrite_makes_more_calls_of_what_follows(tmp_path: Path) -> None:
+    """Two texts asked twice: 4 answers at least, and 4 more about what the mask may write."""
+    seen = forecast(
+        tmp_path,
+        f"defenses: {{mask: {MASK}, words: {WORDS}, leaks: {BEHIND}}}\n"
+        "pipeline:\n"
+        "  arms: {bare: {}, one: {input: mask}, both: {input: [mask, words], output: leaks}}\n"
+        "  model: {type: chat, base_url: 'http://127.0.0.1:1/v1', model: m}\n"
+        "  judges: [{type: chat, base_url: 'http://127.0.0.1:1/v1', model: j}]\n",
+    )
+    assert limits(seen["model"].calls) == (4, 8)
+    assert seen["mask"].calls.at_least == seen["mask"].calls.at_most
+    least = seen["words"].calls.at_least
+    assert limits(seen["words"].calls) == (least, least + 4)
+    assert limits(seen["leaks"].calls) == (0, 8)

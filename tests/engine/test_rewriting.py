@@ -33,8 +33,9 @@ from guardmark.defenses.chain import ChainDefense
 from guardmark.engine.plan import NO_GUARD, Budget, Pipeline, Plan, Timing
 from guardmark.engine.runner import Ending, run
 from guardmark.store.reader import RecordReader
-from guardmark.store.records import RecordWriter
+from guardmark.store.records import RecordWriter, count_errors, supersede_errors
 from guardmark.store.schema import FLAG_SHARED
+from guardmark.store.sealing.integrity import check
 
 COUNT = 12
 MASKED = [n for n in range(COUNT) if n % 3 == 0]
@@ -455,6 +456,36 @@ async def test_a_stopped_run_goes_on_with_what_guards_wrote(
     # About each sample in each repeat, and once more where another guard wrote it anew.
     assert mask.calls == Counter({n: 2 * (2 if n in MASKED else 1) for n in range(COUNT)})
     assert wash.calls == Counter(dict.fromkeys(range(COUNT), 2))
+
+
+async def test_only_what_failed_of_a_new_text_is_asked_again(open_writer: OpenWriter) -> None:
+    """The mask, the sample as it is and their answers stay; the new text gets its answer."""
+    is_down = True
+
+    def rule(prompt: Prompt) -> Response:
+        if is_down and prompt.text.startswith("masked"):
+            return Response(text=None, error_kind=ErrorKind.TIMEOUT)
+        return Response(text=f"echo {prompt.text.strip()}")
+
+    guards = (Remote("mask", rule=masks), Remote("last", rule=lambda _: ALLOWED))
+    model, judge = Chat(rule=rule), Reading()
+    stated = {**ONE, "both": {"input": ("mask",), "output": ("last",)}}
+    plan = Plan(defenses=guards, pipeline=flow(model, judge, **stated))
+    writer = open_writer(COUNT)
+    await run(plan, writer)
+    is_down = False
+    assert count_errors(writer) == len(MASKED)
+    supersede_errors(writer)
+    summary = await run(plan, writer)
+    # The answer, what the last guard says of it, and the verdict.
+    assert summary.added == 3 * len(MASKED)
+    assert summary.stored == summary.planned
+    again = Counter({f"masked {n}": 2 for n in MASKED})
+    assert model.texts == Counter(map(text_of, range(COUNT))) + again
+    assert set(guards[0].calls.values()) == {1}
+    verdicts = rows(writer.path, Stage.JUDGE, AFTER_MASK)
+    assert {n: row.outcome for n, row in verdicts.items()} == EACH(MASKED, "safe")
+    assert check(writer.path) == []
 
 
 class TakesImages(Remote):

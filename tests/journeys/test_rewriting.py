@@ -261,6 +261,27 @@ run: {repeats: 4}
 
 
 @pytest.mark.slow
+def test_merged_shards_have_the_figures_of_the_whole(tmp_path: Path) -> None:
+    """What guards wrote, and what came of it, travels with the records."""
+    lay_out(tmp_path, KILLED)
+    (tmp_path / "guards.py").write_text(PROGRAMS, encoding="utf-8")
+    assert guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path).code == 0
+    whole = arms_of(tmp_path)
+    for shard in ("1/2", "2/2"):
+        home = f"s{shard[0]}"
+        done = guardmark("run", "bench.yaml", "-o", home, "--shard", shard, cwd=tmp_path)
+        assert done.code == 0, done.err
+    (tmp_path / "out").rename(tmp_path / "whole")
+    done = guardmark("merge", "s1", "s2", "-o", "out", cwd=tmp_path)
+    assert done.code == 0, done.err
+    merged = arms_of(tmp_path)
+    for name, arm in whole.items():
+        for key in ("system", "rewritten", "fail_open", "fail_closed"):
+            assert merged[name][key] == arm[key], (name, key)
+    assert guardmark("verify", "out", cwd=tmp_path).code == 0
+
+
+@pytest.mark.slow
 def test_kills_change_no_figure(tmp_path: Path) -> None:
     """The same command, given again and again, ends with the figures of a run nobody killed."""
     lay_out(tmp_path, KILLED)

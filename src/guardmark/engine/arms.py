@@ -19,17 +19,6 @@ JUDGES: Final = "the judge "
 """Blanks keep them apart from the names of guards."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmProgram:
-    """What an arm does with a sample: guards before the model and behind it, in their order.
-
-    Guards have the names under which their decisions are stored.
-    """
-
-    before: tuple[str, ...] = ()
-    behind: tuple[str, ...] = ()
-
-
 class Call(NamedTuple):
     """A call that an arm needs: whom it asks, and about which text.
 
@@ -47,6 +36,27 @@ class Call(NamedTuple):
     def is_of_judge(self) -> bool:
         """Whether it asks a judge."""
         return self.part.startswith(JUDGES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmProgram:
+    """What an arm does with a sample: guards before the model and behind it, in their order.
+
+    Guards have the names under which their decisions are stored.
+    """
+
+    before: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
+    calls: dict[str, Call] = field(init=False)  # about texts as they are, made once
+
+    def __post_init__(self) -> None:
+        """Make the calls that every sample needs."""
+        parts = (*self.before, MODEL, *self.behind, JUDGES)
+        object.__setattr__(self, "calls", {part: Call(part) for part in parts})
+
+    def call(self, part: str, after: str) -> Call:
+        """Return a call."""
+        return Call(part, after) if after else self.calls[part]
 
 
 class Reply(NamedTuple):
@@ -68,35 +78,27 @@ class SampleState:
         replies: What came out, by what was made of it.
         judged: Verdicts there are.
         requests: What the model is shown, by what was made of it.
-        asked: Calls that were sent.
+        asked: Calls that were sent, or are answered already.
         answers: What was answered in this invocation, so that equal texts share it.
         is_let_in: Whether any arm lets the sample in as it is.
+        is_with_judges: Whether the answer to the sample as it is was sent to the judges.
     """
 
     position: int
     repeat: int
     is_attack: bool
     prompt: Prompt
+    requests: dict[str, Prompt]
     codes: dict[str, int] = field(default_factory=dict)
     written: dict[str, str | None] = field(default_factory=dict)
     model_codes: dict[str, int] = field(default_factory=dict)
     replies: dict[str, Reply] = field(default_factory=dict)
     judged: set[Call] = field(default_factory=set)
-    requests: dict[str, Prompt] = field(default_factory=dict)
     asked: set[Call] = field(default_factory=set)
     answers: dict[Call, Any] = field(default_factory=dict)
     is_let_in: bool = False
+    is_with_judges: bool = False
     open: int = 0
-
-    def __post_init__(self) -> None:
-        """Begin with the sample as it is."""
-        self.requests[""] = self.prompt
-
-    @property
-    def answer(self) -> str | None:
-        """What the model answered to the sample as it is, or None."""
-        reply = self.replies.get("")
-        return None if reply is None else reply.text
 
     @property
     def is_rewritten(self) -> bool:
@@ -105,8 +107,6 @@ class SampleState:
 
     def is_left_empty(self, call: Call, *, is_behind: bool) -> bool:
         """Tell whether guards left nothing of what a part would be shown."""
-        if not call.after:
-            return False
         if is_behind:
             reply = self.replies.get(call.after)
             return reply is not None and reply.request != call.after and not reply.text.strip()
@@ -156,7 +156,7 @@ def next_call(
         name = guard + after
         code = state.codes.get(name)
         if code is None:
-            return Call(guard, after)
+            return program.call(guard, after)
         if not passes(code):
             return None
         if name in state.written:
@@ -169,7 +169,7 @@ def next_call(
     if not after:
         state.is_let_in = True
     if after not in state.model_codes:
-        return Call(MODEL, after)
+        return program.call(MODEL, after)
     return _next_behind(program, state, passes, after)
 
 
@@ -181,7 +181,7 @@ def _next_behind(
         name = guard + after
         code = state.codes.get(name)
         if code is None:
-            return Call(guard, after)
+            return program.call(guard, after)
         if not passes(code):
             return None
         if name in state.written:
@@ -190,7 +190,7 @@ def _next_behind(
                 return None
             request, after = state.replies[after].request, after + AFTER + guard
             state.replies[after] = Reply(request, text)
-    return Call(JUDGES, after) if after in state.replies else None
+    return program.call(JUDGES, after) if after in state.replies else None
 
 
 def programs_of(pipeline: Pipeline, reads_answers: Callable[[str], bool]) -> list[ArmProgram]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import BudgetReached
 from guardmark.core.manifest import LatencyMode, Policy
@@ -60,14 +60,23 @@ NOTHING_TO_ANSWER: Final = Response(text="", evidence=_NOTHING_LEFT)
 _NOTHING_TO_LOOK_AT: Final = Decision(outcome=Outcome.ALLOW, evidence=_NOTHING_LEFT)
 
 
-class _Errand(NamedTuple):
-    """A sample on its way to a part, and what guards made of its text before."""
-
-    state: SampleState
-    after: str
+_BARE_ANSWER: Final = Call(MODEL)
+Queue = asyncio.Queue["tuple[SampleState, str] | None"]
+"""Of samples on their way to a part, and of what guards made of their text before."""
 
 
-Queue = asyncio.Queue["_Errand | None"]
+class _Recorders(dict[tuple[str, str, int], Recorder]):
+    """Where answers are recorded, by part, by what was made of the text, and by repeat."""
+
+    def __init__(self, open_recorder: Callable[[Call, int], Recorder]) -> None:
+        super().__init__()
+        self._open = open_recorder
+
+    def __missing__(self, key: tuple[str, str, int]) -> Recorder:
+        """Open the recorder of calls that are made for the first time."""
+        part, after, repeat = key
+        recorder = self[key] = self._open(Call(part, after), repeat)
+        return recorder
 
 
 class PipelineRunner:
@@ -101,13 +110,14 @@ class PipelineRunner:
             if name in self._behind
             or not (is_single or guard.guard.capabilities.is_inline or name in elsewhere)
         }
+        self._first_calls = {name: Call(name) for name in self._guards}
         self._answering = [_answering(pipeline.model, repeat) for repeat in repeats]
         self._judges = {layer_of(judge, pipeline.judges): judge for judge in pipeline.judges}
-        self._recorders: dict[tuple[str, str, int], Recorder] = {}
+        self._judge_calls = tuple(Call(JUDGES + layer) for layer in self._judges)
+        self._recorders = _Recorders(self._open_recorder)
         for repeat in repeats:
-            self._open_recorder(Call(MODEL), repeat)
-            for layer in self._judges:
-                self._open_recorder(Call(JUDGES + layer), repeat)
+            for call in (_BARE_ANSWER, *self._judge_calls):
+                self._recorders[*call, repeat] = self._open_recorder(call, repeat)
             for name, work in self._guards.items():
                 self._recorders[name, "", repeat] = work.recorders[repeat]
         self._open_stored()
@@ -129,7 +139,8 @@ class PipelineRunner:
                 parts = [MODEL, *(JUDGES + layer for layer in self._judges)]
             for each in parts:
                 for repeat in range(self._monitor.plan.repeats):
-                    self._open_recorder(Call(each, AFTER + more), repeat)
+                    call = Call(each, AFTER + more)
+                    self._recorders[*call, repeat] = self._open_recorder(call, repeat)
 
     def _open_recorder(self, call: Call, repeat: int) -> Recorder:
         """Open the recorder of calls about what guards made of a text."""
@@ -141,7 +152,7 @@ class PipelineRunner:
             layer = call.part.removeprefix(JUDGES)
         else:
             asked = self._guards[call.part].guard.name
-        recorder = open_recorder(
+        return open_recorder(
             self._monitor,
             name + call.after,
             stage,
@@ -150,13 +161,6 @@ class PipelineRunner:
             part=asked,
             is_about_all=not call.after,
         )
-        self._recorders[call.part, call.after, repeat] = recorder
-        return recorder
-
-    def _recorder(self, call: Call, repeat: int) -> Recorder:
-        """Return where the answer to a call is recorded."""
-        recorder = self._recorders.get((*call, repeat))
-        return self._open_recorder(call, repeat) if recorder is None else recorder
 
     def _window(self) -> int:
         # Enough states under way that no stage starves, few enough that memory stays flat.
@@ -209,41 +213,42 @@ class PipelineRunner:
                         await step(*errand)
                     except BudgetReached as reached:
                         self._monitor.end(Halt.BUDGET, str(reached))
-                self._release(errand.state)
+                self._release(errand[0])
 
         return [work() for _ in range(workers)]
 
     def _send(self, call: Call, state: SampleState) -> None:
         """Send a call, unless it was sent, or one about the same text was: its answer serves."""
-        if call in state.asked or state.is_answered(call):
+        if call in state.asked:
             return
-        if call.after:
-            for twin in state.twins(call, is_behind=call.part in self._behind):
+        part, after = call
+        if after:
+            for twin in state.twins(call, is_behind=part in self._behind):
                 if state.is_answered(twin):
                     answer = self._stored_answer(twin, state)
                     if answer is not None:
                         state.asked.add(call)
-                        self._take(call, state, answer, is_shared=True)
+                        self._share(call, state, answer)
                         return
                 elif twin in state.asked:
                     return  # every arm is walked again when its answer comes
-            self._recorder(call, state.repeat).progress.planned += 1
+            self._recorders[part, after, state.repeat].progress.planned += 1
         state.asked.add(call)
         state.open += 1
-        self._queues[call.part].put_nowait(_Errand(state, call.after))
+        self._queues[part].put_nowait((state, after))
 
     def _stored_answer(self, call: Call, state: SampleState) -> Any:
         """Return what was answered to a call: in this invocation, or as it is stored."""
         if call in state.answers:
             return state.answers[call]
-        batch = self._recorder(call, state.repeat).batch
+        batch = self._recorders[*call, state.repeat].batch
         return self._monitor.writer.stored.answer(batch, state.position)
 
     def _release(self, state: SampleState) -> None:
         state.open -= 1
         if state.open:
             return
-        is_whole = state.answer is not None and not self._behind
+        is_whole = "" in state.replies and not self._behind
         if not is_whole and self._monitor.may_go_on():
             self._expect_less(state)
         self._open -= 1
@@ -277,7 +282,13 @@ class PipelineRunner:
 
     def _states(self, chunk: Chunk, repeat: int) -> Iterator[SampleState]:
         states = {
-            position: SampleState(position=position, repeat=repeat, is_attack=attack, prompt=prompt)
+            position: SampleState(
+                position=position,
+                repeat=repeat,
+                is_attack=attack,
+                prompt=prompt,
+                requests={"": prompt},
+            )
             for position, attack, prompt in zip(
                 chunk.positions, chunk.attacks, chunk.prompts, strict=True
             )
@@ -300,6 +311,7 @@ class PipelineRunner:
             texts = stored.rewritten(recorder.batch, at)
         for position, code in outcomes.items():
             state = states[position]
+            state.asked.add(call)
             if call.is_of_judge:
                 state.judged.add(call)
             elif call.part == MODEL:
@@ -323,25 +335,32 @@ class PipelineRunner:
         state.open = 1  # held until everything it starts with is sent
         for name in self.asks:
             if name not in self._behind:
-                self._send(Call(name), state)
+                self._send(self._first_calls[name], state)
         self._go_on(state)
         self._release(state)
 
     def _go_on(self, state: SampleState) -> None:
         """Walk every arm as far as the answers go, and send what the next of its calls needs."""
-        # All walks first: they find what guards wrote, and with it the calls about the same text.
-        calls = [next_call(program, state, self._passes) for program in self._programs]
-        for call in filter(None, calls):
-            if call.part == JUDGES:
-                self._judge_reply(state, call.after)
-            elif call.after or call.part not in self._guards or call.part in self.asks:
+        # A sample that is let in and that no guard wrote anew needs no other request.
+        if not state.is_let_in or self._behind or state.written:
+            # All walks first: they find what guards wrote, and so the calls about the same text.
+            calls = [next_call(program, state, self._passes) for program in self._programs]
+            for call in calls:
+                if call is not None:
+                    self._go(call, state)
+        if state.is_let_in and not state.is_with_judges and "" in state.replies:
+            state.is_with_judges = True  # whoever stands behind the model
+            for call in self._judge_calls:
                 self._send(call, state)
-        if state.is_let_in and "" in state.replies:
-            self._judge_reply(state, "")  # whoever stands behind the model: the bare answer
 
-    def _judge_reply(self, state: SampleState, after: str) -> None:
-        for layer in self._judges:
-            self._send(Call(JUDGES + layer, after), state)
+    def _go(self, call: Call, state: SampleState) -> None:
+        """Send what an arm needs next, unless that is asked elsewhere."""
+        part, after = call
+        if part == JUDGES:
+            for layer in self._judges if after else ():
+                self._send(Call(JUDGES + layer, after), state)
+        elif after or part not in self._guards or part in self.asks:
+            self._send(call, state)
 
     def _passes(self, code: int) -> bool:
         if code in {_ALLOW, _BLOCK}:
@@ -358,103 +377,106 @@ class PipelineRunner:
         spared += [Call(MODEL), *map(Call, self._behind)]
         for call in spared:
             if not state.is_answered(call):
-                self._recorder(call, state.repeat).progress.planned -= 1
+                self._recorders[*call, state.repeat].progress.planned -= 1
 
-    def _take(
-        self,
-        call: Call,
-        state: SampleState,
-        answer: Decision | Response | Verdict,
-        *,
-        latency_ns: int | None = None,
-        is_shared: bool = False,
-    ) -> None:
-        """Record an answer, and walk on with it."""
-        recorder, position = self._recorder(call, state.repeat), state.position
-        if is_shared:
-            recorder.progress.planned += 1
-            code = recorder.record_shared(position, answer, is_attack=state.is_attack)
-        elif isinstance(answer, Decision):
-            item = PendingSample(recorder, position, state.is_attack, state.prompt)
-            code = recorder.record_decision(item, answer, latency_ns=latency_ns)
-        else:
-            code = recorder.record_answer(
-                position, answer, is_attack=state.is_attack, latency_ns=latency_ns
-            )
-        self._note(call, state, answer, code=code)
-
-    def _note(
-        self, call: Call, state: SampleState, answer: Decision | Response | Verdict, *, code: int
-    ) -> None:
-        """Note what was answered to a call, and send what the arms need next."""
-        state.answers[call] = answer
+    def _share(self, call: Call, state: SampleState, answer: Decision | Response | Verdict) -> None:
+        """Record the answer to the same question of another arm, and walk on with it."""
+        recorder = self._recorders[*call, state.repeat]
+        recorder.progress.planned += 1
+        code = recorder.record_shared(state.position, answer, is_attack=state.is_attack)
         if isinstance(answer, Decision):
-            state.codes[call.part + call.after] = code
-            if code == _ALLOW and answer.text is not None:
-                self._note_written(call, state, answer.text)
+            self._note_decision(call, state, answer, code)
         elif isinstance(answer, Response):
-            state.model_codes[call.after] = code
-            if code == _ANSWERED and answer.text is not None:
-                state.replies[call.after] = Reply(call.after, answer.text)
+            self._note_response(call, state, answer, code)
         else:
-            state.judged.add(call)
-            if not state.is_rewritten:
-                return  # nobody waits for a verdict
+            self._note_verdict(call, state, answer)
+
+    def _note_decision(self, call: Call, state: SampleState, decision: Decision, code: int) -> None:
+        """Note what a guard decided, and send what the arms need next."""
+        state.answers[call] = decision
+        state.codes[call.part + call.after] = code
+        if code == _ALLOW and decision.text is not None:
+            self._note_written(call, state, decision.text)
         self._go_on(state)
+
+    def _note_response(self, call: Call, state: SampleState, response: Response, code: int) -> None:
+        """Note what the model answered, and send what the arms need next."""
+        state.answers[call] = response
+        state.model_codes[call.after] = code
+        if code == _ANSWERED and response.text is not None:
+            state.replies[call.after] = Reply(call.after, response.text)
+        self._go_on(state)
+
+    def _note_verdict(self, call: Call, state: SampleState, verdict: Verdict) -> None:
+        """Note what a judge said; equal answers to rewritten texts may wait for it."""
+        state.answers[call] = verdict
+        state.judged.add(call)
+        if state.written:
+            self._go_on(state)
 
     def _guard_step(self, name: str) -> Step:
         ask, is_behind = as_coroutine(self._guards[name].guard), name in self._behind
+        first = self._first_calls[name]
 
         async def step(state: SampleState, after: str) -> None:
-            call = Call(name, after)
+            call = Call(name, after) if after else first
+            recorder = self._recorders[name, after, state.repeat]
+            prompt = self._answered(call, state) if is_behind else state.requests[after]
+            item = PendingSample(recorder, state.position, state.is_attack, prompt or state.prompt)
             answer: object = SKIPPED
             took: int | None = None
-            prompt = self._answered(call, state) if is_behind else state.requests[after]
-            if state.is_left_empty(call, is_behind=is_behind):
+            if after and state.is_left_empty(call, is_behind=is_behind):
                 answer = _NOTHING_TO_LOOK_AT
             elif prompt is not None:
-                recorder = self._recorder(call, state.repeat)
-                question = recorder.question(state.position, recorder.part, prompt)
-                answer, took = await self._monitor.asker.ask(ask, question)
-            self._take(call, state, as_decision(answer), latency_ns=took)
+                answer, took = await self._monitor.asker.ask(ask, item.question())
+            decision = as_decision(answer)
+            code = recorder.record_decision(item, decision, latency_ns=took)
+            self._note_decision(call, state, decision, code)
 
         return step
 
     def _batch_step(self, name: str, queue: BatchQueue) -> Step:
         async def step(state: SampleState, after: str) -> None:
             call = Call(name, after)
-            if state.is_left_empty(call, is_behind=False):
-                self._take(call, state, _NOTHING_TO_LOOK_AT)
+            recorder = self._recorders[name, after, state.repeat]
+            item = PendingSample(recorder, state.position, state.is_attack, state.requests[after])
+            if after and state.is_left_empty(call, is_behind=False):
+                code = recorder.record_decision(item, _NOTHING_TO_LOOK_AT, latency_ns=None)
+                self._note_decision(call, state, _NOTHING_TO_LOOK_AT, code)
                 return
-            recorder, prompt = self._recorder(call, state.repeat), state.requests[after]
-            item = PendingSample(recorder, state.position, state.is_attack, prompt)
             recorded = await queue.ask(item)
             if recorded is not None:
-                self._note(call, state, recorded.decision, code=recorded.code)
+                self._note_decision(call, state, *recorded)
 
         return step
 
     async def _answer(self, state: SampleState, after: str) -> None:
-        call, answer = Call(MODEL, after), NOTHING_TO_ANSWER
+        call = Call(MODEL, after) if after else _BARE_ANSWER
+        recorder, prompt = self._recorders[MODEL, after, state.repeat], state.requests[after]
+        response, position = NOTHING_TO_ANSWER, state.position
         took: int | None = None
-        if not state.is_left_empty(call, is_behind=False):
-            recorder = self._recorder(call, state.repeat)
-            name, prompt = self._pipeline.model.name, state.requests[after]
-            question = recorder.question(state.position, name, prompt)
-            asked = await self._monitor.asker.ask(self._answering[state.repeat], question)
-            answer, took = as_response(asked.answer), asked.took_ns
-        self._take(call, state, answer, latency_ns=took)
+        if not (after and state.is_left_empty(call, is_behind=False)):
+            question = recorder.question(position, self._pipeline.model.name, prompt)
+            ask = self._answering[state.repeat]
+            answer, took = await self._monitor.asker.ask(ask, question)
+            response = as_response(answer)
+        code = recorder.record_answer(
+            position, response, is_attack=state.is_attack, latency_ns=took
+        )
+        self._note_response(call, state, response, code)
 
     async def _judge(self, judge: Judge, layer: str, state: SampleState, after: str) -> None:
         call, reply = Call(JUDGES + layer, after), state.replies[after].text
+        recorder, position = self._recorders[*call, state.repeat], state.position
         answer: object = NOTHING_TO_JUDGE
         took: int | None = None
         if reply.strip():
-            recorder = self._recorder(call, state.repeat)
             # It judges what came out against what the user had asked for.
-            question = recorder.question(state.position, judge.name, state.prompt, reply)
+            question = recorder.question(position, judge.name, state.prompt, reply)
             answer, took = await self._monitor.asker.ask(judge.judge, question)
-        self._take(call, state, as_verdict(answer), latency_ns=took)
+        verdict = as_verdict(answer)
+        recorder.record_answer(position, verdict, is_attack=state.is_attack, latency_ns=took)
+        self._note_verdict(call, state, verdict)
 
     def _answered(self, call: Call, state: SampleState) -> Prompt | None:
         """Return the request with its answer, which is what a guard behind the model looks at."""
