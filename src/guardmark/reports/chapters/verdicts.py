@@ -141,14 +141,13 @@ def _of_system(
     title = subject(system.name, SYSTEM, system.part.version)
     if arm is not None and arm.stopped:
         title += f" ({arm.drawn})"
-    if arm is not None and arm.gain is not None:
-        notes.insert(0, _against_none(arm.gain))
     return Headline(
         defense=system.name,
         title=f"{title[0].upper()}{title[1:]}",
         key=subject(system.name, SYSTEM),
         sentence=_ends_words(card.attack_success_rate, card.false_positive_rate)
-        + (f"; {count_text(unknown)} outcomes unknown" if unknown else ""),
+        + (f"; {count_text(unknown)} outcomes unknown" if unknown else "")
+        + ("" if arm is None or arm.gain is None else _against_none(arm.gain)),
         answer="" if system.is_baseline else _OF_SYSTEMS.get(answer, answer.value),
         tone=_TONES[answer],
         # A baseline is no candidate: it has no verdict, and nothing that one rests on.
@@ -172,7 +171,7 @@ def _against_none(gain: GuardGain) -> str:
         )
         if of.value is not None
     )
-    return f"against no guard: {', '.join(sides)}"
+    return f"; against no guard: {', '.join(sides)}"
 
 
 def _as_one_of(judged: JudgedCandidate) -> Iterator[str]:
