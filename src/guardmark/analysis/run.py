@@ -77,13 +77,13 @@ class RunAnalysis:
     """Everything a report says about one run.
 
     Attributes:
-        taxonomy: What of the taxonomy they touch.
+        taxonomy: Which categories of the taxonomy the samples are of.
         comparison: Each against each, or None with fewer than two.
         advice: Recommendations, by written rules.
         planted: How judges stood planted answers.
         pipeline: Guard, model and judge, or None without a model.
         system: What came out of each arm, told as of a defense.
-        system_worst: The same of samples, or None without a pipeline.
+        system_worst: The worst samples of the arms, or None without a pipeline.
         alike: Services that answered everything the same.
         changed_texts: Services that changed texts, where the unchanged ones went on.
         unseen: What providers kept from guards and judges.
@@ -141,7 +141,10 @@ _SHOWN = 8  # defenses that the text of a run names
 def analyse_run(
     reader: RecordReader, settings: AnalysisSettings | None = None, *, most: int = MOST_HELD
 ) -> RunAnalysis:
-    """Compute everything a report says; of more than `most` samples, counted where that is told."""
+    """Compute everything a report says.
+
+    Of more than `most` samples, rows are replaced by counts where no rate can differ.
+    """
     chosen = settings or AnalysisSettings.of(reader.manifest())
     frame = read_for_report(reader, chosen, most=most)
     taxonomy = count_taxonomy(frame)
@@ -195,7 +198,7 @@ _NONE_BY_TURN: Final[Mapping[str, TurnFigures]] = {}
 
 
 def _asked(frame: Frame) -> NDArray[np.int64] | None:
-    """Return when each place was asked about, once for all who want to know; None of counts."""
+    """Return the rank at which each sample was asked about, in each repeat; None of counts."""
     return asking_ranks(frame) if frame.times is None else None
 
 

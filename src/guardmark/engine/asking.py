@@ -62,7 +62,7 @@ class Asker:
 
     The same question to the same part about the same case in the same repeat is put once, whoever
     asks: its answer is stored already (then nobody comes here), kept by the answer cache, known
-    from before, under way, or called for.
+    from before, being waited for by somebody else, or called for now.
 
     Attributes:
         spending: Who counts the calls, and what they cost.
@@ -200,7 +200,7 @@ class Asker:
                 answer = await call(*about)
             except BudgetReached:
                 if row is not None and under_way is not None:
-                    under_way.arrive(row)  # what it lacked was not sent
+                    under_way.arrive(row)  # the budget ran out before the request was sent
                 raise
             except BaseException as error:  # noqa: BLE001 - the edge to foreign code: a record
                 answer = failure_or_raise(error)
@@ -243,7 +243,9 @@ class Asker:
             if evidence is not None and len(evidence.attempts) > 1:
                 meter.count(len(evidence.attempts) - 1)
         except (TypeError, AttributeError):
-            meter.settle(charge.reserved, charge.reserved)  # it says it in other types than agreed
+            meter.settle(
+                charge.reserved, charge.reserved
+            )  # evidence of wrong types: all that was reserved counts
         return answer
 
 

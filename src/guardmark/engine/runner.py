@@ -80,7 +80,7 @@ async def run(
 
     Every combination of defense, sample, repeat and stage is stored exactly once, however
     often a run is interrupted and continued. Defenses that answer at once are called in
-    line, one after the other; those behind a wire work beside each other.
+    this thread or its local workers, one after the other; services are asked side by side.
     """
     planning.check(plan)
     counters = progress or Progress()
@@ -127,7 +127,7 @@ def run_state(monitor: RunMonitor) -> RunState:
 
 
 def raise_for(monitor: RunMonitor) -> None:
-    """Raise the error that stands for an early end, if there is one."""
+    """Raise the error of a run that was halted by a budget, by time, by errors or by a policy."""
     if monitor.halt in {Halt.BUDGET, Halt.TIME}:
         next_step = "give the same command again to go on; its budget begins anew."
         if monitor.halt is Halt.BUDGET and not monitor.progress.done:
@@ -170,29 +170,33 @@ def summary_of(monitor: RunMonitor, progress: Progress) -> RunSummary:
 
 async def _carry_out(monitor: RunMonitor, progress: Progress) -> None:
     plan = monitor.plan
-    behind = frozenset[str]() if plan.pipeline is None else plan.pipeline.only_behind
-    every = [_work(guard, monitor) for guard in plan.guards if guard.name not in behind]
+    only_after_model = frozenset[str]() if plan.pipeline is None else plan.pipeline.only_behind
+    every = [_work(guard, monitor) for guard in plan.guards if guard.name not in only_after_model]
     pipeline = None
     if plan.pipeline is not None:
         from guardmark.engine.pipeline import PipelineRunner
 
         pipeline = PipelineRunner(plan.pipeline, monitor, guards=every)
     monitor.writer.plan(progress.planned)
-    inside = set() if pipeline is None else pipeline.asks
-    outside = [(work, choose_executor(work.guard, plan)) for work in every]
-    outside = [(work, executor) for work, executor in outside if work.name not in inside]
-    alone = {work.name for work, executor in outside if executor.runs_alone}
-    for work, executor in outside:
+    asked_by_pipeline = set() if pipeline is None else pipeline.asks
+    asked_directly = [(work, choose_executor(work.guard, plan)) for work in every]
+    asked_directly = [
+        (work, executor) for work, executor in asked_directly if work.name not in asked_by_pipeline
+    ]
+    exclusive = {work.name for work, executor in asked_directly if executor.runs_alone}
+    for work, executor in asked_directly:
         if executor.runs_alone:
             await warm_up(work)
             await executor.execute(work)
     for work in every:
-        if work.name not in alone:
+        if work.name not in exclusive:
             await warm_up(work)
-    beside = [(work, executor) for work, executor in outside if not executor.runs_alone]
-    # An answer that stands for every repeat is there before the first of them.
-    first = [executor.execute(work) for work, executor in beside if work.recorders[0].later]
-    waiting = [executor.execute(work) for work, executor in beside if not work.recorders[0].later]
+    concurrent = [(work, executor) for work, executor in asked_directly if not executor.runs_alone]
+    # Guards that are asked once for all repeats go first; `later` names the repeats that share it.
+    first = [executor.execute(work) for work, executor in concurrent if work.recorders[0].later]
+    waiting = [
+        executor.execute(work) for work, executor in concurrent if not work.recorders[0].later
+    ]
     if plan.timing.mode is LatencyMode.ISOLATED:
         for each in first + waiting:
             await supervise([each], monitor.tick)
@@ -203,7 +207,7 @@ async def _carry_out(monitor: RunMonitor, progress: Progress) -> None:
         monitor.store(is_forced=True)  # the pipeline reads the decisions of the other arms
         waiting += pipeline.work()
     await supervise(waiting, monitor.tick)
-    if pipeline is not None or any(isinstance(each, ServiceExecutor) for _, each in beside):
+    if pipeline is not None or any(isinstance(each, ServiceExecutor) for _, each in concurrent):
         # What only waits for services leaves its thread idle; one that is never idle is late
         # to read the answers, and their times are its own.
         load = LoopLoad(thread_time_ns() - busy_ns, perf_counter_ns() - began_ns)
@@ -215,7 +219,8 @@ def _work(guard: Guard, monitor: RunMonitor) -> DefenseWork:
         open_recorder(monitor, guard.name, Stage.DEFENSE, repeat=repeat)
         for repeat in range(monitor.plan.repeats)
     )
-    # What reads the answers of the model reads other ones in each repeat; an older run asked so.
+    # Answers of the model differ by repeat, so a guard that reads them is asked in each. A run that
+    # was begun before answers were shared goes on as it began.
     reads_answers = guard.capabilities.view is View.RESPONSE
     is_once = guard.name in monitor.plan.asked_once and not reads_answers
     if is_once and len({monitor.writer.stored.count(each.batch) for each in recorders}) == 1:

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from guardmark.store.connect import StoreConnection
     from guardmark.store.samples import Chunk, PlainSample
 
-_CHUNK: Final = 1000
-_PATIENCE_NS: Final = 400_000_000  # after which fewer records are committed, too
+_COMMIT_SIZE: Final = 1000
+_PATIENCE_NS: Final = 400_000_000  # since the last commit: then fewer records are committed, too
 _ERROR: Final = schema.OUTCOME_CODE["error"]
-_PENDING: Final = 250  # samples in a chunk
+_CHUNK_SIZE: Final = 250  # samples in a chunk
 _MOST: Final = 256  # a part that finds new words for every sample is kept row by row
 _BY_SAMPLE: Final = itemgetter(0)
 _BATCH_KEY: Final = "defense, stage, layer, repeat, batch"
@@ -173,7 +173,7 @@ class RecordWriter(AbstractContextManager["RecordWriter", None]):
             waiting += tries.waiting
         return waiting
 
-    def flush_if_due(self, now_ns: int, *, count: int = _CHUNK) -> bool:
+    def flush_if_due(self, now_ns: int, *, count: int = _COMMIT_SIZE) -> bool:
         """Commit when enough has gathered or enough time has passed."""
         waiting = self.waiting
         is_due = waiting >= count or (waiting > 0 and now_ns >= self._due_ns)
@@ -217,7 +217,7 @@ class RecordWriter(AbstractContextManager["RecordWriter", None]):
                 self._shared_evidence.store(connection, number)
                 link = (number, sum(batch.waiting for batch in batches), head)
                 connection.execute("INSERT INTO batches VALUES (?, ?, ?)", link)
-                # Until it is noted again, whoever is killed has left no end behind.
+                # Until `head` is noted again, a killed process leaves no end of the chain.
                 connection.execute("DELETE FROM meta WHERE key = 'head'")
         except sqlite3.IntegrityError as error:
             raise StoreError(f"{self.path}: a record was to be stored twice ({error}).") from error
@@ -351,7 +351,11 @@ class Stored:
         return dict(self._connection.rows(schema.query(query), values))
 
     def pending(
-        self, batch: RecordBatch | None, *, size: int = _PENDING, order: Sequence[int] | None = None
+        self,
+        batch: RecordBatch | None,
+        *,
+        size: int = _CHUNK_SIZE,
+        order: Sequence[int] | None = None,
     ) -> Iterator[Chunk]:
         """Yield the samples that have no record of a part, in an order of positions."""
         total, stored = samples.count(self._connection), 0 if batch is None else self.count(batch)

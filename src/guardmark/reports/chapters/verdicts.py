@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from guardmark.reports.chapters.advice import SampleStory
 
 _OF_SYSTEMS: Final = {Reliance.NOT_ALONE: "Not enough"}
-"""A whole system has nothing beside it to be not enough without."""
+"""A whole system stands alone anyway, so the word is left out."""
 _OF_SYSTEM_WORDS: Final = (
     ("of attacks get through", "of attacks succeed"),
     ("of benign inputs are blocked", "of benign inputs are turned down"),
@@ -56,7 +56,7 @@ _TONES: Final = {
 _MOST: Final = 0.5
 _NO_VERDICT: Final = "No verdict"
 _VERBS: Final = {"allow": "allows", "block": "blocks"}
-_SPOTS: Final = 1  # blind spots of a label that a card names
+_SPOTS: Final = 1  # blind spots that a verdict names for each side, attacks and benign inputs
 _QUOTED: Final = 160  # characters of a text beside a verdict
 
 
@@ -175,7 +175,7 @@ def _against_none(gain: GuardGain) -> str:
 
 
 def _as_one_of(judged: JudgedCandidate) -> Iterator[str]:
-    """Say why a candidate that looks reliable by itself is not told to be."""
+    """Say why one that keeps the limits is not called reliable: it was chosen among several."""
     if judged.chosen is not None:
         yield (
             "by itself it keeps the limits, but so may the luckiest of "
