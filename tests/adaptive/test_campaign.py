@@ -37,10 +37,10 @@ from guardmark.core.sample import Prompt, View
 from guardmark.engine.supervision import StopSignal
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.render.json.documents import adaptive_json
+from guardmark.store.integrity import check
 from guardmark.store.layers import ADAPTIVE, NULL
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
-from guardmark.store.sealing.integrity import check
 from guardmark.store.tries import read_tries
 
 Rule = Callable[[str], bool]

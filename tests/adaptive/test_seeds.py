@@ -30,9 +30,9 @@ from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt
 from guardmark.engine.supervision import StopSignal
+from guardmark.store.integrity import check
 from guardmark.store.layers import BLIND, NULL, first_layer, seed_layer
 from guardmark.store.reader import RecordReader
-from guardmark.store.sealing.integrity import check
 
 BUDGET = 16
 

@@ -40,10 +40,10 @@ from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.engine.supervision import StopSignal
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.chapters.adaptive.models import reading_sentence
+from guardmark.store.integrity import check
 from guardmark.store.layers import ARMS, TARGET, VERDICT
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
-from guardmark.store.sealing.integrity import check
 from guardmark.store.tries import read_tries
 
 pytestmark = pytest.mark.slow

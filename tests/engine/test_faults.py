@@ -15,8 +15,8 @@ import pytest
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import Record, RecordKey, Stage
+from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader, RunState
-from guardmark.store.sealing.integrity import check
 
 CAMPAIGN = Path(__file__).with_name("campaign.py")
 COUNT = 250

@@ -27,9 +27,9 @@ from guardmark.core.sample import Prompt
 from guardmark.core.usage import Usage
 from guardmark.engine.plan import NO_GUARD, Budget, Pipeline, Plan, Timing
 from guardmark.engine.runner import Ending, run
+from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
-from guardmark.store.sealing.integrity import check
 
 OpenWriter = Callable[..., RecordWriter]
 

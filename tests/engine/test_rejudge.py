@@ -16,9 +16,9 @@ from guardmark.engine.plan import NO_GUARD, Budget, Pipeline, Plan
 from guardmark.engine.rejudge import judge_again
 from guardmark.engine.run_monitor import Progress
 from guardmark.engine.runner import Ending, run
+from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.records import RecordWriter
-from guardmark.store.sealing.integrity import check
 
 OpenWriter = Callable[..., RecordWriter]
 

@@ -24,9 +24,9 @@ from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt, View
 from guardmark.engine.plan import NO_GUARD, Pipeline, Plan
 from guardmark.engine.runner import run
+from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter, count_errors, supersede_errors
-from guardmark.store.sealing.integrity import check
 
 OpenWriter = Callable[..., RecordWriter]
 

@@ -32,10 +32,10 @@ from guardmark.core.sample import Image, Label, Message, Prompt, Role, Sample, T
 from guardmark.defenses.chain import ChainDefense
 from guardmark.engine.plan import NO_GUARD, Budget, Pipeline, Plan, Timing
 from guardmark.engine.runner import Ending, run
+from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter, count_errors, supersede_errors
 from guardmark.store.schema import FLAG_SHARED
-from guardmark.store.sealing.integrity import check
 
 COUNT = 12
 MASKED = [n for n in range(COUNT) if n % 3 == 0]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from tests.journeys.command_line import guardmark, set_up
 
-from guardmark.store.sealing.integrity import check
+from guardmark.store.integrity import check
 
 if TYPE_CHECKING:
     from collections.abc import Callable

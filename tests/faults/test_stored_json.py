@@ -20,9 +20,9 @@ from tests.faults.watched import Watcher
 from tests.golden.runs import FROZEN
 
 from guardmark.core.errors import StoreError
+from guardmark.store import integrity
 from guardmark.store.codec import stored_object
 from guardmark.store.reader import RecordReader
-from guardmark.store.sealing import integrity
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import guardmark, set_up, words
 
+from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader
 from guardmark.store.schema import FLAG_COLD
-from guardmark.store.sealing.integrity import check
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 from tests.journeys.command_line import CONFIG, guardmark, killed, kills, set_up
 
-from guardmark.store.run_dir import read_seals
-from guardmark.store.sealing.integrity import check
+from guardmark.store.integrity import check
+from guardmark.store.seals import read_seals
 
 pytestmark = pytest.mark.slow
 

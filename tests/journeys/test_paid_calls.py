@@ -17,8 +17,8 @@ from tests.conftest import Serve
 from tests.journeys.attacker_models import Steady, prepare
 from tests.journeys.command_line import printed, typed, words
 
+from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader
-from guardmark.store.sealing.integrity import check
 from guardmark.store.tries import read_tries
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ from tests.journeys.command_line import CONFIG, guardmark, set_up
 
 from guardmark.app.verify import verification
 from guardmark.app.verify.verification import Verification, verify
-from guardmark.store.run_dir import read_seals
+from guardmark.store.seals import read_seals
 
 FORMATS = "html,md,json,csv,junit,sarif"
 KILLED = """\

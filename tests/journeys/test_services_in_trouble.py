@@ -16,8 +16,8 @@ from tests.conftest import Serve
 from tests.journeys.command_line import Done, guardmark, set_up
 
 from guardmark.net.redaction import Redactor
+from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader
-from guardmark.store.sealing.integrity import check
 
 pytestmark = pytest.mark.slow
 

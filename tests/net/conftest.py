@@ -8,7 +8,7 @@ import pytest
 
 from guardmark.net.client import Services
 from guardmark.net.service import ServiceLimits
-from guardmark.store.run_dir import try_lock
+from guardmark.store.locks import try_lock
 
 QUICK = {"backoff_s": 0.001, "connect_timeout_s": 10.0, "read_timeout_s": 10.0}
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from guardmark.core.errors import ConfigError, StorageError
 from guardmark.core.outcome import ErrorKind
 from guardmark.net.client import Services
-from guardmark.store.run_dir import try_lock
+from guardmark.store.locks import try_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -33,8 +33,8 @@ from tests.journeys.test_paid_calls import (
     Services,
 )
 
-from guardmark.store.run_dir import read_seals
-from guardmark.store.sealing.integrity import check
+from guardmark.store.integrity import check
+from guardmark.store.seals import read_seals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,9 +15,9 @@ from guardmark.core.manifest import RunManifest
 from guardmark.core.outcome import ALLOWED
 from guardmark.store import schema
 from guardmark.store.connect import copy_records, errors_of, open_to_read, open_to_write
+from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.records import RecordWriter
-from guardmark.store.sealing.integrity import check
 
 
 def refused(path: Path) -> str:

@@ -12,12 +12,11 @@ import pytest
 
 from guardmark.core.errors import StoreError
 from guardmark.interchange.records.writing import write_csv
-from guardmark.store import connect
+from guardmark.store import connect, integrity
 from guardmark.store.columns import read_usage, record_columns, sample_columns
 from guardmark.store.json_lines import write_jsonl
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
-from guardmark.store.sealing import integrity
 
 ENDLESS = (
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"

@@ -15,9 +15,9 @@ from tests.store.conftest import make_sample
 
 from guardmark.core.errors import DatasetError, StoreError
 from guardmark.core.sample import Image, Message, Prompt, Role, Sample, ToolCall
+from guardmark.store import integrity
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
-from guardmark.store.sealing import integrity
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,9 +20,9 @@ from guardmark.core.outcome import (
 )
 from guardmark.core.record import Stage
 from guardmark.core.sample import Sample
+from guardmark.store.integrity import check
 from guardmark.store.reader import RunState
 from guardmark.store.records import RecordWriter
-from guardmark.store.sealing.integrity import check
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from guardmark.core import limits
 from guardmark.core.errors import StoreError
 from guardmark.store.reader import RecordReader
-from guardmark.store.run_dir import SEALS, read_seals
+from guardmark.store.seals import SEALS, read_seals
 
 
 def evidence(**fields: object) -> tuple[str, tuple[object, ...]]:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from guardmark.core.errors import StorageError
-from guardmark.store.run_dir import LOCK, RunDir, is_held, whole_file
+from guardmark.store.run_dir import LOCK, RunDir, is_held
+from guardmark.store.whole_files import whole_file
 
 HOLD = """
 import sys

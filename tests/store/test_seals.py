@@ -8,7 +8,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from guardmark.store.records import RecordWriter
-from guardmark.store.run_dir import SEALS, RunDir, read_seals, whole_file
+from guardmark.store.run_dir import RunDir
+from guardmark.store.seals import SEALS, read_seals
+from guardmark.store.whole_files import whole_file
 
 WRITE = """
 import sys

@@ -23,9 +23,9 @@ from guardmark.core.outcome import (
 )
 from guardmark.core.sample import Sample
 from guardmark.core.usage import Usage
+from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
-from guardmark.store.sealing.integrity import check
 from guardmark.store.tries import TryRecord, TrySubject, read_tries
 
 ALLOWED = Decision(outcome=Outcome.ALLOW, score=0.25)

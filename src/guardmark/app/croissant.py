@@ -11,7 +11,7 @@ from guardmark.datasets.builtin import builtin_set
 from guardmark.datasets.formats.croissant import DescribedFile, croissant_document
 from guardmark.datasets.formats.files import address_of, errors_of_data, read_rows
 from guardmark.datasets.loading import file_sha256
-from guardmark.store.run_dir import whole_file
+from guardmark.store.whole_files import whole_file
 
 if TYPE_CHECKING:
     from pathlib import Path

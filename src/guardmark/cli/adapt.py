@@ -200,7 +200,7 @@ def _write_repair(folder: RunDir, cards: Sequence[AdaptiveCard]) -> Path | None:
     """Write the fragment into the folder of a run that was attacked."""
     from guardmark.reports.chapters.adaptive.operators import repair_fragment
     from guardmark.store.reader import RecordReader
-    from guardmark.store.run_dir import note_seals
+    from guardmark.store.seals import note_seals
 
     with RecordReader(folder.records) as reader:
         taken = [part.name for part in reader.manifest().parts]

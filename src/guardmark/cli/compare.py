@@ -81,7 +81,7 @@ def compare_command(
     wanted = Wanted(only=names, against=against, listed=samples, chains=chains or 0)
     compared = compare_runs(runs, wanted, margin=margin)
     if html is not None:
-        from guardmark.store.run_dir import whole_file
+        from guardmark.store.whole_files import whole_file
 
         with whole_file(html) as file:
             file.write(_drawn(compared, "html", texts=not no_texts).encode())
@@ -106,7 +106,7 @@ def _compare_agents(
     document = comparison_document(compared.runs, compared.pairs)
     if html is not None:
         from guardmark.reports.render.html.page import render_html
-        from guardmark.store.run_dir import whole_file
+        from guardmark.store.whole_files import whole_file
 
         with whole_file(html) as file:
             file.write(render_html(document, texts=False).encode())

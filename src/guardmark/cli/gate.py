@@ -134,7 +134,8 @@ def _junit_of(gated: Gated) -> str:
 
 
 def _write(text: str, path: Path) -> None:
-    from guardmark.store.run_dir import errors_of_files, whole_file
+    from guardmark.store.file_errors import errors_of_files
+    from guardmark.store.whole_files import whole_file
 
     if path.exists() and not path.is_file():
         with errors_of_files(path):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.analysis.agents.cases import planned_case, stated_arms
 from guardmark.core.record import Stage
-from guardmark.store.run_dir import whole_file
+from guardmark.store.whole_files import whole_file
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.store import schema
 from guardmark.store.connect import values_of
-from guardmark.store.run_dir import whole_file
 from guardmark.store.samples import kinds_of, label_of
+from guardmark.store.whole_files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

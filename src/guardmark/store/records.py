@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.errors import StoreError
 from guardmark.core.outcome import Decision, Evidence, Response
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.store import codec, connect, samples, schema
+from guardmark.store import codec, connect, integrity, samples, schema
 from guardmark.store.connect import insert
 from guardmark.store.loop_load import LOOP_LOAD, LoopLoad
 from guardmark.store.reader import RunState
-from guardmark.store.sealing import integrity
 from guardmark.store.tries import TryBatch
 from guardmark.store.under_way import UNDER_WAY, CallsUnderWay, take_over
 

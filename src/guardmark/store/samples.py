@@ -27,8 +27,8 @@ from guardmark.core.sample import (
 )
 from guardmark.store.codec import stored_object
 from guardmark.store.connect import insert, values_of
-from guardmark.store.run_dir import whole_file
 from guardmark.store.schema import definitions
+from guardmark.store.whole_files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -11,7 +11,7 @@ import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from guardmark.store.run_dir import errors_of_files
+from guardmark.store.file_errors import errors_of_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from guardmark.store.run_dir import errors_of_files
+from guardmark.store.file_errors import errors_of_files
 from guardmark.store.schema import query
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from guardmark.engine.execution.process import run_on_loop
 from guardmark.engine.probing import probe_helper
 from guardmark.models.similarity import TauSettings
 from guardmark.reports.document.cells import rate_text
-from guardmark.store.run_dir import errors_of_files
+from guardmark.store.file_errors import errors_of_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -29,10 +29,10 @@ from guardmark.core.record import Stage
 from guardmark.core.sample import View
 from guardmark.engine.plan import NO_GUARD, layer_of
 from guardmark.reports.chapters.adaptive.chapter import sight_text
+from guardmark.store import integrity
 from guardmark.store.codec import answer_of
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
-from guardmark.store.sealing import integrity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

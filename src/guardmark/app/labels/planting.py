@@ -26,7 +26,7 @@ from guardmark.reports.render.json.documents import figures_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
-from guardmark.store.run_dir import note_seals
+from guardmark.store.seals import note_seals
 from guardmark.store.spent import SPENT, keep_spending
 
 if TYPE_CHECKING:

@@ -447,7 +447,7 @@ def open_services(
     from guardmark.net.client import Services
     from guardmark.net.redaction import KNOWN
     from guardmark.net.service import ServiceLimits
-    from guardmark.store.run_dir import try_lock
+    from guardmark.store.locks import try_lock
 
     usual = loaded.config.run.concurrency
     limits = {

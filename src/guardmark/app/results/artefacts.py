@@ -26,7 +26,9 @@ from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChar
 from guardmark.reports.document.cells import rate_text
 from guardmark.reports.render.json.documents import comparison_json, gate_json, summary_json
 from guardmark.store.reader import RecordReader
-from guardmark.store.run_dir import RunDir, note_seals, whole_file
+from guardmark.store.run_dir import RunDir
+from guardmark.store.seals import note_seals
+from guardmark.store.whole_files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

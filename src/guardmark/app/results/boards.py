@@ -23,7 +23,8 @@ from guardmark.reports.document.safe_text import plain_line
 from guardmark.reports.render.feed import FeedEntry, feed_xml
 from guardmark.reports.render.html.board import BoardEntry, BoardPage, CohortTable, render_board
 from guardmark.reports.render.html.page import render_html
-from guardmark.store.run_dir import errors_of_files, whole_file
+from guardmark.store.file_errors import errors_of_files
+from guardmark.store.whole_files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -28,7 +28,9 @@ from guardmark.reports.document.cells import slug
 from guardmark.reports.render.badge import badge_svg
 from guardmark.reports.render.html.page import render_html
 from guardmark.reports.render.markdown import render_markdown
-from guardmark.store.run_dir import errors_of_files, note_seals, whole_file
+from guardmark.store.file_errors import errors_of_files
+from guardmark.store.seals import note_seals
+from guardmark.store.whole_files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

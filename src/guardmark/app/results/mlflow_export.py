@@ -20,7 +20,7 @@ from guardmark.interchange.mlflow import (
     send_runs,
     tracking_address,
 )
-from guardmark.store.run_dir import whole_file
+from guardmark.store.whole_files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

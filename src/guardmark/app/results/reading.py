@@ -28,7 +28,7 @@ from guardmark.reports.render.json.documents import stability_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.columns import word_of
 from guardmark.store.reader import RecordReader
-from guardmark.store.run_dir import RunDir, note_seals
+from guardmark.store.seals import note_seals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.bypasses import ListedSample
     from guardmark.core.sample import Sample
     from guardmark.reports.chapters.advice import SampleStory
+    from guardmark.store.run_dir import RunDir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

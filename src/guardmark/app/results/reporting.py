@@ -19,7 +19,8 @@ from guardmark.reports.chapters.run_document import shorten
 from guardmark.reports.document.cells import slug
 from guardmark.reports.render.json.documents import summary_json
 from guardmark.store.reader import RecordReader
-from guardmark.store.run_dir import RunDir, note_seals
+from guardmark.store.run_dir import RunDir
+from guardmark.store.seals import note_seals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,7 +19,7 @@ from guardmark.app.results.opened_run import open_run
 from guardmark.core.errors import ConfigError
 from guardmark.reports.document.cells import rate_text
 from guardmark.stats.scores.guarantee import ErrorLimits
-from guardmark.store.run_dir import note_seals
+from guardmark.store.seals import note_seals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,7 +14,7 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.sample import Sample, Severity
 from guardmark.datasets.formats.writing import sample_row
 from guardmark.store.layers import ADAPTIVE
-from guardmark.store.run_dir import whole_file
+from guardmark.store.whole_files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -27,9 +27,10 @@ from guardmark.core.manifest import PartManifest
 from guardmark.engine.plan import NO_GUARD
 from guardmark.interchange.imported import KEPT, PART_TYPE, Statements
 from guardmark.interchange.importers import describe_data, read_run, store_rows
+from guardmark.store.file_errors import errors_of_files
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.records import RecordWriter
-from guardmark.store.run_dir import RunDir, errors_of_files, is_held
+from guardmark.store.run_dir import RunDir, is_held
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

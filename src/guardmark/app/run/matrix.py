@@ -17,7 +17,8 @@ from guardmark.engine.runner import Ending
 from guardmark.interchange.records.writing import matrix_metrics, matrix_pivot
 from guardmark.reports.chapters.matrix import MatrixLine, matrix_document
 from guardmark.reports.render.markdown import render_markdown
-from guardmark.store.run_dir import RunDir, note_seals
+from guardmark.store.run_dir import RunDir
+from guardmark.store.seals import note_seals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -17,12 +17,12 @@ from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.plan import UNHASHED
 from guardmark.engine.shards import PLACE, ShardSet, in_ranges, without_place
+from guardmark.store import integrity
 from guardmark.store.codec import answer_of, record_of
 from guardmark.store.connect import values_of
 from guardmark.store.reader import RunState
 from guardmark.store.records import supersede_errors
 from guardmark.store.schema import STAGE_CODE, query
-from guardmark.store.sealing import integrity
 from guardmark.store.under_way import POSSIBLY_BILLED
 
 if TYPE_CHECKING:

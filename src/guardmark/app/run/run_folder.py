@@ -20,7 +20,8 @@ from guardmark.core.version import VERSION
 from guardmark.datasets.settings import data_sha256, merge_files
 from guardmark.engine.shards import name_part
 from guardmark.net.redaction import KNOWN
-from guardmark.store.run_dir import RunDir, errors_of_files
+from guardmark.store.file_errors import errors_of_files
+from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from guardmark.app.settings import REPORTS
 from guardmark.app.verify.mismatches import MismatchKind
 from guardmark.datasets.loading import file_sha256
-from guardmark.store.run_dir import LOCK, LOG, SEALS, layers_of, read_noted_seals
+from guardmark.store.run_dir import LOCK
+from guardmark.store.seals import LOG, SEALS, layers_of, read_noted_seals
 from guardmark.store.spent import SPENT
 from guardmark.store.under_way import UNDER_WAY
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
     from guardmark.app.verify.mismatches import Mismatches
     from guardmark.store.connect import StoreConnection
-    from guardmark.store.run_dir import RunDir, Seal, SealChain
+    from guardmark.store.run_dir import RunDir
+    from guardmark.store.seals import Seal, SealChain
 
 _DIGITS: Final = 16
 _LARGEST: Final = 16 << 20

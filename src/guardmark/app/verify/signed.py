@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from guardmark.app.minisign import read_signature
 from guardmark.app.results.opened_run import find_run
 from guardmark.core.errors import StoreError
+from guardmark.store import integrity
 from guardmark.store.reader import RecordReader
-from guardmark.store.run_dir import read_seals
-from guardmark.store.sealing import integrity
+from guardmark.store.seals import read_seals
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,16 +16,17 @@ from guardmark.app.verify.sealed_files import check_seals, unreadable_files
 from guardmark.core.errors import ConfigError
 from guardmark.core.limits import MOST_DESCRIPTION_BYTES
 from guardmark.core.version import VERSION
+from guardmark.store import integrity
 from guardmark.store.connect import errors_of
 from guardmark.store.reader import RecordReader, RunState
-from guardmark.store.run_dir import read_seals
-from guardmark.store.sealing import integrity
+from guardmark.store.seals import read_seals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from guardmark.store.run_dir import RunDir, SealChain
+    from guardmark.store.run_dir import RunDir
+    from guardmark.store.seals import SealChain
 
 LEAST_DIGITS: Final = 16  # hexadecimal digits of a head that tell it from any other
 

@@ -17,7 +17,7 @@ from guardmark.core.errors import ConfigError, DatasetError, listed, needs
 from guardmark.core.sample import Prompt, Sample
 from guardmark.datasets.formats.fields import USUAL_NAMES
 from guardmark.datasets.formats.files import INERT_COLUMN, NESTED_COLUMNS
-from guardmark.store.run_dir import whole_file
+from guardmark.store.whole_files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

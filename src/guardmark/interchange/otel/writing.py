@@ -17,7 +17,7 @@ from guardmark.core.record import Stage
 from guardmark.core.sample import Label
 from guardmark.core.version import VERSION
 from guardmark.interchange.otel.reading import LABEL, OUTCOME, SAMPLE_ID
-from guardmark.store.run_dir import whole_file
+from guardmark.store.whole_files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

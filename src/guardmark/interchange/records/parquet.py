@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StoreError, needs
 from guardmark.store.connect import open_to_write
-from guardmark.store.run_dir import RunDir, errors_of_files, forget_seals
+from guardmark.store.file_errors import errors_of_files
+from guardmark.store.run_dir import RunDir
 from guardmark.store.schema import definitions
+from guardmark.store.seals import forget_seals
 
 if TYPE_CHECKING:
     from guardmark.store.connect import StoreConnection

@@ -17,8 +17,10 @@ from guardmark.canon.visible import csv_line, csv_text
 from guardmark.core.errors import StorageError, needs
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.interchange.records.parquet import AT_ONCE, FIELDS, TABLES
+from guardmark.store.file_errors import errors_of_files
 from guardmark.store.json_lines import COLUMNS, record_rows, write_jsonl
-from guardmark.store.run_dir import errors_of_files, is_current, whole_file
+from guardmark.store.seals import is_current
+from guardmark.store.whole_files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -1,1 +1,0 @@
-"""Whether records are what was committed, and files what somebody signed."""
