@@ -80,7 +80,7 @@ async def test_a_run_over_what_a_guard_was_trained_on_warns(
     (tmp_path / "test.json").write_text(json.dumps(rows), encoding="utf-8")
     (tmp_path / "b.yaml").write_text(CONFIG.format(url=chat_server.base_url), encoding="utf-8")
     checked = await typed("check", "b.yaml", cwd=tmp_path)
-    assert f"Note: {WARNING}" in checked.out
+    assert f"Note: {WARNING}" in " ".join(checked.out.split())
     done = await typed("run", "b.yaml", "-o", "out", cwd=tmp_path)
     assert done.code == 0, done.err
     assert f"Note: {WARNING}" in done.err

@@ -15,7 +15,7 @@ import pytest
 from guardmark.core.errors import ConfigError, DatasetError
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.interchange import tools
+from guardmark.interchange import importers
 from guardmark.interchange.imported import (
     ImportedAnswer,
     ImportedRun,
@@ -230,19 +230,19 @@ def test_another_package_adds_a_reader(monkeypatch: pytest.MonkeyPatch, tmp_path
     entry = EntryPoint(name="kiwi", value=f"{__name__}:read_kiwi", group=tools.GROUP)
     found = [entry]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: found)
-    tools.known_plugins.cache_clear()
+    importers.known_plugins.cache_clear()
     try:
         path = KiwiContract().write(tmp_path, [ForeignRow(id="a", text="say kiwi")])
-        run = tools.read_run("kiwi", path, Statements())
+        run = importers.read_run("kiwi", path, Statements())
         decision = run.rows[0].answers[0].decision
         assert decision == Decision(outcome=Outcome.BLOCK)
         found.append(EntryPoint(name="garak", value="other:read", group=tools.GROUP))
-        tools.known_plugins.cache_clear()
+        importers.known_plugins.cache_clear()
         with pytest.raises(ConfigError, match="Two packages read files of 'garak'"):
-            tools.read_run("kiwi", path, Statements())
+            importers.read_run("kiwi", path, Statements())
         found[:] = [EntryPoint(name="gone", value="no_such_module:read", group=tools.GROUP)]
-        tools.known_plugins.cache_clear()
+        importers.known_plugins.cache_clear()
         with pytest.raises(ConfigError, match="cannot be loaded from no_such_module:read"):
-            tools.read_run("gone", path, Statements())
+            importers.read_run("gone", path, Statements())
     finally:
-        tools.known_plugins.cache_clear()
+        importers.known_plugins.cache_clear()
