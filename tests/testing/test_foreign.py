@@ -227,7 +227,7 @@ def test_a_table_that_turns_polarity_is_caught() -> None:
 
 def test_another_package_adds_a_reader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """By an entry point; a name that is taken is an error that names both."""
-    entry = EntryPoint(name="kiwi", value=f"{__name__}:read_kiwi", group=tools.GROUP)
+    entry = EntryPoint(name="kiwi", value=f"{__name__}:read_kiwi", group=importers.GROUP)
     found = [entry]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: found)
     importers.known_plugins.cache_clear()
@@ -236,11 +236,11 @@ def test_another_package_adds_a_reader(monkeypatch: pytest.MonkeyPatch, tmp_path
         run = importers.read_run("kiwi", path, Statements())
         decision = run.rows[0].answers[0].decision
         assert decision == Decision(outcome=Outcome.BLOCK)
-        found.append(EntryPoint(name="garak", value="other:read", group=tools.GROUP))
+        found.append(EntryPoint(name="garak", value="other:read", group=importers.GROUP))
         importers.known_plugins.cache_clear()
         with pytest.raises(ConfigError, match="Two packages read files of 'garak'"):
             importers.read_run("kiwi", path, Statements())
-        found[:] = [EntryPoint(name="gone", value="no_such_module:read", group=tools.GROUP)]
+        found[:] = [EntryPoint(name="gone", value="no_such_module:read", group=importers.GROUP)]
         importers.known_plugins.cache_clear()
         with pytest.raises(ConfigError, match="cannot be loaded from no_such_module:read"):
             importers.read_run("gone", path, Statements())
