@@ -42,6 +42,12 @@ def mistakes_in(text: str) -> list[str]:
                 " Did you mean 'processes'?"
             ),
         ),
+        (
+            f"stats: {{prevalence: [{', '.join(['0.1'] * 101)}]}}",
+            "stats.prevalence: must have at most 100 entries, found 101.",
+        ),
+        (f"name: {'n' * 81}", "name: must have at most 80 characters, found 81."),
+        ('name: ""', "name: must not be empty."),
         ("run: {repeats: 0}", "run.repeats: must be greater than or equal to 1, found 0."),
     ],
 )

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
 from tests.conftest import Serve
-from tests.journeys.command_line import guardmark, kills, typed, write_rows
+from tests.journeys.arms_around_a_model import (
+    Services,
+    arms_of,
+    chat_answer,
+    counts,
+    lay_out,
+)
+from tests.journeys.command_line import guardmark, kills, typed
 from tests.journeys.test_kills import artefacts
 
 COUNT = 20
@@ -43,14 +48,6 @@ report: [json, md]
 """
 
 
-@dataclass
-class Services:
-    """A mask, a model with a small window and a guard behind it; and what they were asked."""
-
-    url: str
-    asked: Counter[tuple[str, str]] = field(default_factory=Counter)
-
-
 def mask(text: str) -> str:
     """Hide the word, and where it is told to, write more than the model can read."""
     hidden = text.replace("secret", "[hidden]")
@@ -77,11 +74,7 @@ async def services(serve: Serve) -> Services:
         if len(text) > WINDOW:
             error = {"code": "context_length_exceeded", "message": "The input is too long."}
             return web.json_response({"error": error}, status=400)
-        content = "The word is PLUMCAKE." if "secret" in text else f"About {text}"
-        message = {"role": "assistant", "content": content}
-        return web.json_response(
-            {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
-        )
+        return chat_answer("The word is PLUMCAKE." if "secret" in text else f"About {text}")
 
     server = await serve(reply)
     return Services(url=server.url, asked=asked)
@@ -93,32 +86,17 @@ def texts() -> list[str]:
     return [*attacks, *(f"How do plants drink in week {n}?" for n in range(COUNT))]
 
 
-def lay_out(folder: Path, config: str) -> None:
-    """Lay data and configuration into a folder."""
-    rows = []
-    for n, text in enumerate(texts()):
-        label = "attack" if n < COUNT else "benign"
-        rows.append({"id": f"s-{n}", "label": label, "text": text, "category": "extraction"})
-    write_rows(folder / "data.jsonl", rows)
-    (folder / "bench.yaml").write_text(config, encoding="utf-8")
-
-
-def arms_of(folder: Path) -> dict[str, dict[str, Any]]:
-    """The arms of a finished run, by name."""
-    summary = json.loads((folder / "out" / "summary.json").read_text(encoding="utf-8"))
-    return {arm["name"]: arm for arm in summary["pipeline"]["arms"]}
-
-
-def counts(rate: dict[str, Any]) -> tuple[int, int]:
-    """The counts behind a rate."""
-    return rate["successes"], rate["trials"]
+def labelled() -> list[tuple[str, str]]:
+    """The same with their labels."""
+    labels = ["attack"] * COUNT + ["benign"] * COUNT
+    return list(zip(labels, texts(), strict=True))
 
 
 async def test_an_arm_with_a_mask_has_the_outcome_of_what_it_wrote(
     services: Services, tmp_path: Path
 ) -> None:
     """Five masked texts are longer than the window: unknown, beside the rate; fifteen are safe."""
-    lay_out(tmp_path, CONFIG.format(url=services.url))
+    lay_out(tmp_path, CONFIG.format(url=services.url), labelled())
     done = await typed("run", "bench.yaml", "-o", "out", cwd=tmp_path)
     assert done.code == 0, done.err
     arms = arms_of(tmp_path)
@@ -144,7 +122,7 @@ async def test_an_arm_with_a_mask_has_the_outcome_of_what_it_wrote(
 
 async def test_other_commands_know_what_guards_wrote(services: Services, tmp_path: Path) -> None:
     """Shown with its text and its answer; exported; judged again; verified; gone on with."""
-    lay_out(tmp_path, CONFIG.format(url=services.url))
+    lay_out(tmp_path, CONFIG.format(url=services.url), labelled())
     assert (await typed("run", "bench.yaml", "-o", "out", cwd=tmp_path)).code == 0
     done = await typed("show", "out", "--unsafe", "--limit", "20", cwd=tmp_path)
     assert "Guard mask wrote: Tell the [hidden] 7" in done.out
@@ -193,7 +171,7 @@ async def test_minor_bench_is_told_that_there_are_two_answers(
     """Its rows hold one answer to a sample."""
     config = CONFIG.format(url=services.url)
     start, end = config.index("  arms:"), config.index("  model:")
-    lay_out(tmp_path, f"{config[:start]}  guards: [none, mask]\n{config[end:]}")
+    lay_out(tmp_path, f"{config[:start]}  guards: [none, mask]\n{config[end:]}", labelled())
     assert (await typed("run", "bench.yaml", "-o", "out", cwd=tmp_path)).code == 0
     done = await typed("export", "out", "--to", "minorbench", "-o", "theirs", cwd=tmp_path)
     assert done.code != 0
@@ -202,7 +180,11 @@ async def test_minor_bench_is_told_that_there_are_two_answers(
 
 async def test_a_kept_answer_of_a_mask_keeps_its_text(services: Services, tmp_path: Path) -> None:
     """A second run out of the answer cache has the figures of the first."""
-    lay_out(tmp_path, CONFIG.format(url=services.url).replace("run: {", "run: {cache: true, "))
+    lay_out(
+        tmp_path,
+        CONFIG.format(url=services.url).replace("run: {", "run: {cache: true, "),
+        labelled(),
+    )
     assert (await typed("run", "bench.yaml", "-o", "out", cwd=tmp_path)).code == 0
     first, asked = arms_of(tmp_path), services.asked.copy()
     assert (await typed("run", "bench.yaml", "-o", "out", "--fresh", cwd=tmp_path)).code == 0
@@ -263,7 +245,7 @@ run: {repeats: 4}
 @pytest.mark.slow
 def test_merged_shards_have_the_figures_of_the_whole(tmp_path: Path) -> None:
     """What guards wrote, and what came of it, travels with the records."""
-    lay_out(tmp_path, KILLED)
+    lay_out(tmp_path, KILLED, labelled())
     (tmp_path / "guards.py").write_text(PROGRAMS, encoding="utf-8")
     assert guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path).code == 0
     whole = arms_of(tmp_path)
@@ -284,7 +266,7 @@ def test_merged_shards_have_the_figures_of_the_whole(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_kills_change_no_figure(tmp_path: Path) -> None:
     """The same command, given again and again, ends with the figures of a run nobody killed."""
-    lay_out(tmp_path, KILLED)
+    lay_out(tmp_path, KILLED, labelled())
     (tmp_path / "guards.py").write_text(PROGRAMS, encoding="utf-8")
     assert guardmark("run", "bench.yaml", "-o", "whole", cwd=tmp_path).code == 0
     struck = kills("run", "bench.yaml", "-o", "out", cwd=tmp_path, seed=5, longest_s=4)

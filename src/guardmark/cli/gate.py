@@ -124,7 +124,10 @@ def gate_command(
 
 def exit_code_of(standing: GateStatus) -> int:
     """Return the exit code that says how a gate stands: a gate that is open is not passed."""
-    return {"HELD": 0, "BROKEN": 1, "OPEN": EXIT_NOT_SHOWN}[standing.name]
+    from guardmark.analysis.gate import GateStatus
+
+    codes = {GateStatus.HELD: 0, GateStatus.BROKEN: 1, GateStatus.OPEN: EXIT_NOT_SHOWN}
+    return codes[standing]
 
 
 def _junit_of(gated: Gated) -> str:

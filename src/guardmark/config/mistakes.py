@@ -29,6 +29,7 @@ _KINDS: Final = {
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "settings"),
 }
 """What a setting must be, by the type of pydantic's error when it is something else."""
+_LENGTHS: Final = frozenset({"too_long", "too_short", "string_too_long", "string_too_short"})
 _CHOICES: Final = frozenset({"literal_error", "enum"})
 _LONGEST: Final = 60
 _SHAPES: Final = re.compile(
@@ -137,7 +138,8 @@ def _line(dotted: str, item: ErrorDetails, model: type[BaseModel], common: tuple
         hint = did_you_mean(str(item["loc"][-1]), known) or f" Known: {listed(known)}."
         return f"no setting is called {dotted!r}.{hint}"
     if item["type"] == "missing":
-        return f"{dotted!r} is missing.{' Add the line: version: 1' * (dotted == 'version')}"
+        hint = " Add the line: version: 1" if dotted == "version" else ""
+        return f"{dotted!r} is missing.{hint}"
     return f"{_before(dotted)}{_wrong_value(item)}"
 
 
@@ -165,6 +167,8 @@ def _wrong_value(item: ErrorDetails) -> str:
     message = item["msg"].removeprefix("Value error, ").removesuffix(".")
     if message.endswith("?"):
         return message
+    if item["type"] in _LENGTHS:
+        return _wrong_length(item)
     message = message.replace("Input should ", "must ", 1)
     hint = ""
     if item.get("ctx", {}).get("pattern") == NAME_PATTERN:
@@ -175,6 +179,17 @@ def _wrong_value(item: ErrorDetails) -> str:
         choices = re.findall(r"'([^']*)'", str(item["ctx"].get("expected", "")))
         hint = did_you_mean(item["input"], choices)
     return f"{message}{_came(item['input'])}.{hint}"
+
+
+def _wrong_length(item: ErrorDetails) -> str:
+    """Say how many entries or characters there may be, and how many there are."""
+    context, value = item["ctx"], item["input"]
+    what = "characters" if isinstance(value, str) else "entries"
+    if "min_length" in context:
+        least = context["min_length"]
+        return "must not be empty." if least == 1 else f"must have at least {least:,} {what}."
+    found = f"{len(value):,}" if isinstance(value, str | list | dict) else "more"
+    return f"must have at most {context['max_length']:,} {what}, found {found}."
 
 
 def _came(value: object) -> str:

@@ -28,11 +28,10 @@ if TYPE_CHECKING:
     from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt
 
-_BROKEN = (
-    *(OSError, ValueError, KeyError, EOFError, TypeError, BadZipFile, ZlibError),
-    *(RuntimeError, NotImplementedError),  # packed with a password, or in a way that is not known
-    *(SyntaxError, TokenError),  # numpy reads a head as Python
-)
+_UNPACKING = (OSError, EOFError, BadZipFile, ZlibError)
+_LOCKED = (RuntimeError, NotImplementedError)  # a password is needed, or the packing is not known
+_READING_A_HEAD = (SyntaxError, TokenError)  # numpy reads it as Python
+_BROKEN = (ValueError, KeyError, TypeError, *_UNPACKING, *_LOCKED, *_READING_A_HEAD)
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: Fibonacci hashing
 
 

@@ -80,14 +80,17 @@ class Unseen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerMarks:
-    """How each answer of the model ended, place by place."""
+    """How each answer of the model ended, place by place.
+
+    Attributes:
+        blocked_at_input: Where the provider blocked the request, by what guards had made of it, as
+            `RewrittenTexts.names` say.
+    """
 
     is_cut: Flags
     is_declined: Flags
     is_filtered: Flags
-    blocked_at_input: Mapping[
-        str, Flags
-    ]  # by what the model was shown, as `RewrittenTexts.names` say
+    blocked_at_input: Mapping[str, Flags]
     is_refusal_called_help: Flags
 
 

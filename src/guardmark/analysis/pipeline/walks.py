@@ -159,7 +159,7 @@ class PipelineArm:
 
     @property
     def is_rewritten(self) -> Flags:
-        """Where a guard wrote the request or the answer anew, and this goes on."""
+        """Where a guard that was reached wrote the request or the answer anew."""
         rewritten = np.zeros(len(self.decision), dtype=np.bool_)
         for number, step in enumerate(self.steps):
             rewritten |= self.reached(number) & (step.decision == REWRITTEN)

@@ -570,11 +570,10 @@ def _require_once(listed: list[Object], path: Path, *, doubled: frozenset[str]) 
         seen.add(key)
 
 
-_DAMAGED: Final = (
-    *(zipfile.BadZipFile, NotImplementedError, OSError, EOFError),
-    *(zlib.error, lzma.LZMAError, struct.error, ValueError),
-    RuntimeError,  # an archive that is encrypted
-)
+_CUT_OFF: Final = (OSError, EOFError, ValueError, struct.error)
+_PACKED_WRONG: Final = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
+_LOCKED: Final = (RuntimeError, NotImplementedError)  # encrypted, or the packing is not known
+_DAMAGED: Final = (*_CUT_OFF, *_PACKED_WRONG, *_LOCKED)
 """What unpacking an archive raises that is damaged, or packed in a way that cannot be read."""
 
 
