@@ -170,6 +170,7 @@ def test_the_rates_of_a_category_are_evidence_for_its_item(home: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CODES)
 def test_a_crosswalk_claims_no_conformity(home: Path, name: str) -> None:
     """And says so itself."""

@@ -17,6 +17,8 @@ import pytest
 import yaml
 from tests.journeys.command_line import Done, guardmark
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def cases(shared_dir: Path, tmp_path: Path) -> Path:

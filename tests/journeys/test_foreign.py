@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from tests.journeys.command_line import Done, guardmark
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def foreign(shared_dir: Path, tmp_path: Path) -> Path:

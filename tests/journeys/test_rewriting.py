@@ -19,6 +19,8 @@ from tests.journeys.arms_around_a_model import (
 from tests.journeys.command_line import guardmark, kills, typed
 from tests.journeys.test_kills import artefacts
 
+pytestmark = pytest.mark.slow
+
 COUNT = 20
 WINDOW = 80
 CONFIG = """\

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from tests.journeys.command_line import guardmark
 
+pytestmark = pytest.mark.slow
+
 GUARD = """\
 import re
 
