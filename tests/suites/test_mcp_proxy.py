@@ -17,7 +17,7 @@ from guardmark.app.run.running import RunOptions, Session
 from guardmark.config.settings import BuildContext
 from guardmark.core.case import CaseResult, StepKind
 from guardmark.core.errors import ConfigError
-from guardmark.engine.case import CaseRules, run_case
+from guardmark.engine.agent_case import CaseRules, run_case
 from guardmark.suites.loading import load_suite, suite_path
 from guardmark.suites.mcp_proxy import McpProxySettings
 from guardmark.suites.obedient import ObedientAgent

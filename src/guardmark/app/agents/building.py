@@ -13,8 +13,8 @@ from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import DataManifest, PartManifest
 from guardmark.core.place import Place
 from guardmark.core.sample import Label, Prompt, Sample
+from guardmark.engine.agent_case import CaseRules
 from guardmark.engine.agents import AgentArm
-from guardmark.engine.case import CaseRules
 from guardmark.suites.agentdojo.suite import SUITES, AgentDojoSuite
 from guardmark.suites.loading import BUILT_IN, load_suite, suite_path
 from guardmark.suites.suite import cases_of
