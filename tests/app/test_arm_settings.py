@@ -100,7 +100,7 @@ MISTAKES = {
     ),
     "a guard in chunks among others": (
         "  arms: {live: {output: [words, {guard: leaks, every: 5}]}}\n",
-        ("bench.yaml:12", "holds all of it back", "one defense of type chain"),
+        ("bench.yaml:12", "holds it back", "or a chain of several"),
     ),
     "too many calls about one answer": (
         "  arms: {live: {output: {guard: leaks, every: 1, most_calls: 3}}}\n",

@@ -186,8 +186,8 @@ _NOT_STREAMED: Final = (
     "comes piece by piece. Name the guard alone"
 )
 _ONE_GUARD: Final = (
-    "has every in a list: a guard that reads the whole answer holds it back, so nothing would "
-    "stream. Name one as {guard: NAME, every: 200}; several are one defense of type chain"
+    "has every in a list: a guard that reads all of an answer holds it back, so nothing would "
+    "stream. Next: name one guard, or a chain of several"
 )
 
 
