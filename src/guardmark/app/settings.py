@@ -335,10 +335,15 @@ class AgentArmSettings(Settings):
         return places
 
 
-class AgentSettings(Settings):
-    """Agents over suites of tasks and injections, with guards at places."""
+STORED_AGENT = "stored"
+"""What the agent of stored runs is called."""
 
-    suite: str | list[str]
+
+class AgentSettings(Settings):
+    """Agents over suites of tasks and injections, with guards at places; or stored runs of them."""
+
+    suite: str | list[str] = ""
+    replay: str = ""
     agents: list[str | dict[str, Any]] = Field(["obedient"], min_length=1)
     injections: list[str] = []
     on_block: OnBlockSettings = OnBlockSettings()
@@ -363,12 +368,35 @@ class AgentSettings(Settings):
                 names.append(str(agent.get("name") or f"agent-{number}"))
         return tuple(names)
 
-    @field_validator("suite")
+    @model_validator(mode="before")
     @classmethod
-    def _some_suite(cls, value: str | list[str]) -> str | list[str]:
-        if not value:
-            raise ValueError("names no suite: for example errands")
-        return value
+    def _stored_agent(cls, stated: Any) -> Any:
+        """Let stored runs have the agent that they have."""
+        if isinstance(stated, dict) and stated.get("replay") and "agents" not in stated:
+            return {**stated, "agents": [STORED_AGENT]}
+        return stated
+
+    @model_validator(mode="after")
+    def _suite_or_replay(self) -> AgentSettings:
+        if not self.replay:
+            if not self.suite:
+                raise ValueError("names no suite: for example  suite: errands")
+            return self
+        for name in ("suite", "injections", "interpreter"):
+            if getattr(self, name):
+                raise ValueError(f"puts guards before stored runs: leave out `{name}`")
+        if self.agents != [STORED_AGENT]:
+            raise ValueError("puts guards before stored runs, which no agent makes: no `agents`")
+        for name, arm in self.arms.items():
+            for place in (Place.TOOL_LIST, Place.OUTPUT):
+                if getattr(arm, place.value):
+                    raise ValueError(
+                        f"arms.{name} has a guard at {place.value}, which says nothing of stored "
+                        "runs: put guards at tool_result, tool_call or input"
+                    )
+            if arm.proxy:
+                raise ValueError(f"arms.{name} has a proxy, and stored runs call no tool")
+        return self
 
     @model_validator(mode="after")
     def _names_once(self) -> AgentSettings:
