@@ -17,6 +17,7 @@ from guardmark.core.case import (
     Conversation,
     FinalAnswer,
     StepKind,
+    ToolLister,
 )
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import Outcome
@@ -43,13 +44,19 @@ _MOST_KEPT: Final = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRules:
-    """What an arm does where a guard blocks or fails, and how long a case may be."""
+    """What an arm does where a guard blocks or fails, and how long a case may be.
+
+    Attributes:
+        is_replay: Whether the case is a stored run: what guards do is noted, and what was stored
+            goes on.
+    """
 
     on_call_blocked: Literal["tell", "stop"] = "tell"
     on_result_blocked: Literal["omit", "stop"] = "omit"
     on_malformed: Policy = Policy.BLOCK
     on_error: Policy = Policy.BLOCK
     max_steps: int = 15
+    is_replay: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +135,7 @@ class _CaseRun:
             raise _Stopped(Place.INPUT, seen.blocked_by)
         message = Message(role=Role.USER, content=seen.text)
         conversation = Conversation(tools=(), messages=[message], session=self.session)
-        self.listed = self.world.tools
+        self.listed = await self._list_tools()
         conversation.tools = await self._guarded_tools(self.listed, (), conversation)
         return conversation
 
@@ -140,7 +147,8 @@ class _CaseRun:
     ) -> tuple[ToolDefinition, ...]:
         """Show the definitions that are new to the guards of tools; leave out the blocked ones."""
         for tool in stated:
-            if tool not in known and holds_order(tool.description, self.order):
+            is_noted = isinstance(self.world, ToolLister)
+            if not is_noted and tool not in known and holds_order(tool.description, self.order):
                 self._note(StepKind.TOOLS, tool.description, tool=tool.name)
         if not self.guards.get(Place.TOOL_LIST):
             return stated
@@ -159,10 +167,37 @@ class _CaseRun:
 
     async def _look_at_changed_tools(self, conversation: Conversation) -> None:
         """Ask for the list of tools again, as clients do when a server says that it changed."""
-        stated = self.world.tools
+        stated = await self._list_tools()
         if stated is not self.listed and stated != self.listed:
             known, self.listed = self.listed, stated
             conversation.tools = await self._guarded_tools(stated, known, conversation)
+
+    async def _list_tools(self) -> tuple[ToolDefinition, ...]:
+        """Return the tools, and note what a guard on the way did to their definitions."""
+        if not isinstance(self.world, ToolLister):
+            return self.world.tools
+        told = await self.world.list_tools()
+        for each in told.passed:
+            has_order = holds_order(each.original, self.order)
+            if has_order:
+                self._note(StepKind.TOOLS, each.original, tool=each.tool)
+            action, text = each.seen.action, each.seen.text
+            is_new = action in {"rewrite", "change"}
+            self.steps.append(
+                CaseStep(
+                    kind=StepKind.GUARD,
+                    tool=each.tool,
+                    place=each.seen.place,
+                    guard=each.seen.guard,
+                    action=action,
+                    text=_excerpt(text)[0],
+                    reason=each.seen.reason,
+                    policy="block" if action in _NO_DECISION else "",
+                    has_order=has_order,
+                    removed_order=has_order and is_new and not holds_order(text, self.order),
+                )
+            )
+        return told.tools
 
     async def _carry_out_calls(
         self, calls: Sequence[AgentCall], text: str, conversation: Conversation
@@ -248,7 +283,8 @@ class _CaseRun:
         seen = await self._show(Place.OUTPUT, Role.ASSISTANT, answer.text, conversation.messages)
         if seen.blocked_by:
             raise _Stopped(Place.OUTPUT, seen.blocked_by)
-        return (CaseEnd.GAVE_UP if answer.gave_up else CaseEnd.ANSWERED), seen.text, ""
+        end = CaseEnd.GAVE_UP if answer.gave_up else CaseEnd.ANSWERED
+        return (CaseEnd.REPLAYED if self.rules.is_replay else end), seen.text, ""
 
     async def _show(
         self,
@@ -261,6 +297,7 @@ class _CaseRun:
         has_order: bool | None = None,
     ) -> _Seen:
         """Ask the guards of a place in their order; the first block ends it."""
+        stored = _Seen(text=text)
         bears_order = holds_order(text, self.order) if has_order is None else has_order
         for guard in self.guards.get(place, ()):
             message = Message(role=role, content=text, answers=answers)
@@ -275,6 +312,9 @@ class _CaseRun:
                 action = "rewrite"
             elif decision.text is not None and action in _GOES_ON:
                 action, policy = Outcome.MALFORMED.value, self.rules.on_malformed.value
+            stays = bears_order
+            if rewritten is not None and has_order is None:
+                stays = holds_order(rewritten, self.order)
             self.steps.append(
                 CaseStep(
                     kind=StepKind.GUARD,
@@ -282,6 +322,7 @@ class _CaseRun:
                     guard=guard,
                     action=action,
                     text=_excerpt(rewritten or "")[0],
+                    removed_order=bears_order and not stays,
                     reason=_reason(decision),
                     policy=policy,
                     latency_ns=took if decision.latency_ns is None else decision.latency_ns,
@@ -289,12 +330,10 @@ class _CaseRun:
                 )
             )
             if action == Outcome.BLOCK.value or _blocks(policy):
-                return _Seen(text=text, blocked_by=guard)
+                return stored if self.rules.is_replay else _Seen(text=text, blocked_by=guard)
             if rewritten is not None:
-                text = rewritten
-                if has_order is None:
-                    bears_order = holds_order(text, self.order)
-        return _Seen(text=text)
+                text, bears_order = rewritten, stays
+        return stored if self.rules.is_replay else _Seen(text=text)
 
     def _policy_for(self, decision: Decision) -> str:
         """Return what the policy makes of an answer that is no decision, or an empty text."""

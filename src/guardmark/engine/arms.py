@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from guardmark.core.chunks import after_prefix, split_prefix
 from guardmark.core.place import AFTER, Place, stored_name
 from guardmark.engine.plan import NO_GUARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from guardmark.core.chunks import ChunkRule
     from guardmark.core.sample import Prompt
     from guardmark.engine.plan import Pipeline
 
@@ -26,7 +28,7 @@ class Call(NamedTuple):
         part: A guard by the name under which it is stored, `MODEL`, `JUDGES`, or this and the layer
             of one judge.
         after: What guards made of the sample's own text: nothing, or ` after G` for each that wrote
-            it anew, in order.
+            it anew, in order; then ` after N characters` where the begin of an answer is shown.
     """
 
     part: str
@@ -42,11 +44,13 @@ class Call(NamedTuple):
 class ArmProgram:
     """What an arm does with a sample: guards before the model and behind it, in their order.
 
-    Guards have the names under which their decisions are stored.
+    Guards have the names under which their decisions are stored. Where there is a rule of chunks,
+    one guard stands behind the model, and is asked while the answer grows.
     """
 
     before: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
+    chunks: ChunkRule | None = None
     calls: dict[str, Call] = field(init=False)  # about texts as they are, made once
 
     def __post_init__(self) -> None:
@@ -77,6 +81,8 @@ class SampleState:
         model_codes: What the model did, by what it was shown.
         replies: What came out, by what was made of it.
         judged: Verdicts there are.
+        allowed: Calls in a row that let the begin of an answer pass, by guard, chunk, and what was
+            made of the request.
         requests: What the model is shown, by what was made of it.
         asked: Calls that were sent, or are answered already.
         answers: What was answered in this invocation, so that equal texts share it.
@@ -94,6 +100,7 @@ class SampleState:
     model_codes: dict[str, int] = field(default_factory=dict)
     replies: dict[str, Reply] = field(default_factory=dict)
     judged: set[Call] = field(default_factory=set)
+    allowed: dict[tuple[str, int | None, str], int] = field(default_factory=dict)
     asked: set[Call] = field(default_factory=set)
     answers: dict[Call, Any] = field(default_factory=dict)
     is_let_in: bool = False
@@ -105,10 +112,18 @@ class SampleState:
         """Whether a guard wrote its text or an answer anew."""
         return len(self.requests) > 1 or len(self.replies) > 1
 
+    def reply(self, after: str) -> Reply | None:
+        """Return what came out, or the begin of it where the name says so."""
+        whole, characters = split_prefix(after)
+        reply = self.replies.get(whole)
+        if reply is None or characters is None:
+            return reply
+        return Reply(reply.request, reply.text[:characters])
+
     def is_left_empty(self, call: Call, *, is_behind: bool) -> bool:
         """Tell whether guards left nothing of what a part would be shown."""
         if is_behind:
-            reply = self.replies.get(call.after)
+            reply = self.replies.get(call.after)  # none of the begin of an answer
             return reply is not None and reply.request != call.after and not reply.text.strip()
         request = self.requests[call.after]
         tested = request.messages[request.under_test]
@@ -127,7 +142,7 @@ class SampleState:
         if part == MODEL or not (is_behind or call.is_of_judge):
             request = self.requests.get(after)
             return None if request is None else (request.text,)
-        reply = self.replies.get(after)
+        reply = self.reply(after)
         if reply is None:
             return None
         if call.is_of_judge:  # which sees the request as it was
@@ -140,10 +155,11 @@ class SampleState:
         if not self.is_rewritten:
             return
         mine = self.shown(call, is_behind=is_behind)
+        whole, characters = split_prefix(call.after)
         for other in {**self.requests, **self.replies}:
-            twin = Call(call.part, other)
+            twin = Call(call.part, after_prefix(other, characters))
             is_alike = mine is not None and self.shown(twin, is_behind=is_behind) == mine
-            if other != call.after and is_alike:
+            if other != whole and is_alike:
                 yield twin
 
 
@@ -170,7 +186,40 @@ def next_call(
         state.is_let_in = True
     if after not in state.model_codes:
         return program.call(MODEL, after)
+    if program.chunks is not None:
+        return _next_chunk(program, program.chunks, state, passes=passes, after=after)
     return _next_behind(program, state, passes, after)
+
+
+def _next_chunk(
+    program: ArmProgram,
+    rule: ChunkRule,
+    state: SampleState,
+    *,
+    passes: Callable[[int], bool],
+    after: str,
+) -> Call | None:
+    """Walk the calls of a guard about more and more of an answer, from the last that passed on."""
+    guard, reply = program.behind[0], state.replies.get(after)
+    text = "" if reply is None else reply.text  # without an answer it is skipped, as anywhere
+    calls = rule.calls(len(text))
+    if calls > rule.most_calls:
+        return None
+    at = guard, rule.every, after
+    number = state.allowed.get(at, 0)
+    while number < calls:
+        shown = after_prefix(after, rule.shown(number, len(text)))
+        code = state.codes.get(guard + shown)
+        if code is None:
+            return program.call(guard, shown)
+        if guard + shown in state.written:  # a part of the answer may have gone out as it was
+            return None
+        if not passes(code):
+            gone_out = rule.gone_out(number)
+            return Call(JUDGES, after_prefix(after, gone_out)) if gone_out else None
+        number += 1
+        state.allowed[at] = number
+    return program.call(JUDGES, after) if reply is not None else None
 
 
 def _next_behind(
@@ -196,11 +245,12 @@ def _next_behind(
 def programs_of(pipeline: Pipeline, reads_answers: Callable[[str], bool]) -> list[ArmProgram]:
     """Return what each arm does; an arm named by its guard has it where its view says."""
     programs = []
-    for guards_at in pipeline.places.values():
+    for name, guards_at in pipeline.places.items():
         behind = guards_at.get(Place.OUTPUT, ())
         program = ArmProgram(
             before=guards_at.get(Place.INPUT, ()),
-            behind=tuple(stored_name(name, Place.OUTPUT) for name in behind),
+            behind=tuple(stored_name(guard, Place.OUTPUT) for guard in behind),
+            chunks=pipeline.chunks.get(name),
         )
         programs.append(program)
     for name in () if pipeline.places else pipeline.arms:

@@ -41,6 +41,7 @@ from guardmark.analysis.pipeline.judges import (
     correct_card,
     rate_judging,
 )
+from guardmark.analysis.pipeline.streaming import ArmStreaming, measure_chunks
 from guardmark.analysis.pipeline.walks import NO_GUARD
 from guardmark.core.errors import UnknownName
 from guardmark.core.manifest import Policy
@@ -249,6 +250,7 @@ class ArmAnalysis:
         drawn: The arm as a reader would draw it: `words -> model -> leaks`.
         is_placed: Whether the configuration states its guards by place.
         rewritten: What came of samples that its guards wrote anew, or None where they wrote none.
+        streaming: What had gone out before blocks, where its guard is asked while answers grow.
         provider: What the filter of the model's provider blocked behind the guard.
         gain: Against the arm without a guard, or None where there is none.
         corrected: Corrected by labels of people, or None without any.
@@ -266,6 +268,7 @@ class ArmAnalysis:
     drawn: str = "model"
     is_placed: bool = field(default=False, metadata={"json": False})
     rewritten: RewrittenEnds | None = None
+    streaming: ArmStreaming | None = None
     provider: ProviderBlocks
     gain: GuardGain | None
     coverage: PipelineCoverage
@@ -371,6 +374,7 @@ def _analyse_arm(
         drawn=arm.drawn,
         is_placed=arm.is_placed,
         rewritten=_count_rewritten(rates, pipeline, arm, ends),
+        streaming=measure_chunks(rates, pipeline, arm),
         provider=rate_provider(rates, arm, ends, marks=marks),
         gain=_gain(rates, pipeline, arm, ends),
         coverage=_coverage(rates, pipeline, arm, ends, labelled=labelled),

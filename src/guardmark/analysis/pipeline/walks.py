@@ -18,6 +18,8 @@ from guardmark.analysis.defense.frame import (
     part_column,
 )
 from guardmark.analysis.defense.latency import spread_times
+from guardmark.analysis.pipeline.chunks import ChunkCalls, read_lengths
+from guardmark.core.chunks import MOST_CALLS, ChunkRule, after_prefix, split_prefix
 from guardmark.core.place import AFTER, BEHIND, Place, part_of, stored_name
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
@@ -50,6 +52,7 @@ class GuardStep:
         decision: What it decided by sample and repeat; `MISSING` where it was not asked.
         goes_on: It wrote another text, and what comes of that one was asked.
         waited_ms: How long it took; nan where no time counts.
+        chunks: Its calls, where it is asked while the answer grows: the last is its decision.
     """
 
     guard: str
@@ -58,10 +61,17 @@ class GuardStep:
     decision: Codes
     goes_on: Flags
     waited_ms: Floats
+    chunks: ChunkCalls | None = None
 
     def passes(self, *lets_through: int) -> Flags:
         """Tell what it lets pass, as it was or written anew."""
-        return np.isin(self.decision, (ALLOW, *lets_through)) | self.goes_on
+        return np.isin(self.decides(lets_through), (ALLOW, *lets_through)) | self.goes_on
+
+    def decides(self, lets_through: tuple[int, ...] = ()) -> Codes:
+        """Return what it decides where some outcomes let a sample pass."""
+        if self.chunks is None or not lets_through:
+            return self.decision
+        return self.chunks.end(lets_through).decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +94,19 @@ class RewrittenTexts:
         for code in np.unique(self.codes[rewritten]).tolist():
             codes[rewritten & (self.codes == code)] = len(names)
             names.append(f"{self.names[code]}{AFTER}{guard}")
+        return RewrittenTexts(names=tuple(names), codes=codes)
+
+    def cut(self, characters: NDArray[np.int64]) -> RewrittenTexts:
+        """Return the names of begins of answers, this many characters long; 0: none of them."""
+        cut = np.flatnonzero(characters > 0)
+        names, codes = [""], np.zeros(len(self.codes), dtype=np.int32)
+        seen: dict[str, int] = {}
+        for at in cut.tolist():
+            name = after_prefix(self.names[self.codes[at]], int(characters[at]))
+            if name not in seen:
+                seen[name] = len(names)
+                names.append(name)
+            codes[at] = seen[name]
         return RewrittenTexts(names=tuple(names), codes=codes)
 
     def read(self, own: Columns, of: Callable[[str], Columns | None]) -> Columns:
@@ -154,8 +177,21 @@ class PipelineArm:
     def drawn(self) -> str:
         """The arm as a reader would draw it: `words -> model -> leaks`."""
         before = [step.guard for step in self.steps if step.place is Place.INPUT]
-        behind = [step.guard for step in self.steps if step.place is Place.OUTPUT]
+        behind = [_drawn(step) for step in self.steps if step.place is Place.OUTPUT]
         return " -> ".join([*before, "model", *behind])
+
+    @property
+    def chunks(self) -> ChunkCalls | None:
+        """The calls of its guard about a growing answer, where it has one."""
+        return self.steps[-1].chunks if self.steps else None
+
+    def gone_out(self, lets_through: tuple[int, ...] = ()) -> RewrittenTexts | None:
+        """Return what had gone out of answers before their block, where anything had."""
+        if self.chunks is None:
+            return None
+        reached = self.reached(len(self.steps) - 1, lets_through=lets_through)
+        characters = np.where(reached, self.chunks.end(lets_through).gone_out, 0)
+        return self.came_out.cut(characters)
 
     @property
     def is_rewritten(self) -> Flags:
@@ -184,8 +220,8 @@ def decide_together(
     decision = np.full(places, ALLOW, dtype=np.int8)
     for step in steps:
         is_going = decision == ALLOW
-        passes = step.passes(*lets_through)
-        decision = np.where(is_going & ~passes, step.decision, decision).astype(np.int8)
+        passes, decided = step.passes(*lets_through), step.decides(lets_through)
+        decision = np.where(is_going & ~passes, decided, decision).astype(np.int8)
     return decision
 
 
@@ -201,7 +237,32 @@ def stated_places(manifest: RunManifest) -> dict[str, dict[Place, tuple[str, ...
     return arms
 
 
+def stated_chunks(manifest: RunManifest) -> dict[str, ChunkRule]:
+    """Return how often the arms that ask while an answer grows do so."""
+    pipeline = manifest.settings.get("pipeline")
+    stated = pipeline.get("arms") if isinstance(pipeline, Mapping) else None
+    rules = {}
+    for name, guards in stated.items() if isinstance(stated, Mapping) else ():
+        output = guards.get(Place.OUTPUT.value)
+        if isinstance(output, Mapping):
+            every = output.get("every")
+            rules[str(name)] = ChunkRule(
+                every=every if isinstance(every, int) else None,
+                most_calls=int(output.get("most_calls", MOST_CALLS)),
+            )
+    return rules
+
+
+def _drawn(step: GuardStep) -> str:
+    every = None if step.chunks is None else step.chunks.rule.every
+    if every is None:
+        return step.guard
+    return f"{step.guard} (every {'character' if every == 1 else f'{every:,} characters'})"
+
+
 def _names(stated: object) -> tuple[str, ...]:
+    if isinstance(stated, Mapping):
+        stated = stated.get("guard")
     if isinstance(stated, str):
         return (stated,)
     return tuple(map(str, stated)) if isinstance(stated, list | tuple) else ()
@@ -210,13 +271,13 @@ def _names(stated: object) -> tuple[str, ...]:
 def read_arms(reader: ArmReader) -> Iterator[PipelineArm]:
     """Yield the arms of a pipeline, in the order of the configuration."""
     frame = reader.frame
-    placed = stated_places(frame.manifest)
+    placed, chunks = stated_places(frame.manifest), stated_chunks(frame.manifest)
     for name, places in placed.items():
         wanted = [(guard, place) for place, guards in places.items() for guard in guards]
         stored = [(guard, place, stored_name(guard, place)) for guard, place in wanted]
         # Of a run that was cut short, the arms of which the records hold each guard.
         if all(own in reader.known for _, _, own in stored):
-            yield replace(reader.arm(name, stored), is_placed=True)
+            yield replace(reader.arm(name, stored, chunks=chunks.get(name)), is_placed=True)
     if placed:
         return
     guards = {arm.name: arm for arm in frame.arms}
@@ -247,9 +308,20 @@ class ArmReader:
         self._is_judged = is_judged
         self._model = self._columns(model)
         self._guards: dict[str, Columns] = {}
+        self._prefixes: dict[str, list[tuple[str, int, RecordColumns]]] = {}
+        self._lengths: dict[str, NDArray[np.int64]] = {}
 
-    def arm(self, name: str, guards: Sequence[tuple[str, Place, str]]) -> PipelineArm:
-        """Read an arm from its guards, each with its place and the name it is stored under."""
+    def arm(
+        self,
+        name: str,
+        guards: Sequence[tuple[str, Place, str]],
+        *,
+        chunks: ChunkRule | None = None,
+    ) -> PipelineArm:
+        """Read an arm from its guards, each with its place and the name it is stored under.
+
+        Where it asks while an answer grows, its last guard is the one behind the model.
+        """
         places = len(self._model.said)
         written = RewrittenTexts(names=("",), codes=np.zeros(places, dtype=np.int32))
         met: list[tuple[str, Place, str, Columns]] = []
@@ -264,6 +336,9 @@ class ArmReader:
         if not has_model:
             model = self._answers(written)
         steps = _steps(met, model=model, judged=self._is_judged(written))
+        if chunks is not None:
+            written = _written_before(written, steps[-1].stored)
+            steps = (*steps[:-1], self._stream(steps[-1], chunks, asked=written))
         before = [step for step in steps if step.place is Place.INPUT]
         is_let_in = decide_together(before, places) == ALLOW
         decision = decide_together(steps, places)
@@ -278,6 +353,45 @@ class ArmReader:
             came_out=written,
             by_provider=(model.said == BLOCK) & is_let_in & met_provider,
         )
+
+    def _stream(self, step: GuardStep, rule: ChunkRule, *, asked: RewrittenTexts) -> GuardStep:
+        """Return a guard with its calls about more and more of each answer."""
+        calls = ChunkCalls.plan(rule, self._lengths_of(asked))
+        for whole, characters, records in self._prefixes_of(step.stored):
+            if rule.every is None or characters % rule.every or whole not in asked.names:
+                continue
+            here = asked.codes == asked.names.index(whole)
+            columns = self._columns(records)
+            calls.note(characters // rule.every - 1, columns.said, columns.waited_ms, here=here)
+        calls.note_last(step.decision, step.waited_ms)
+        end = calls.end()
+        nowhere = np.zeros_like(step.goes_on)
+        return replace(
+            step, decision=end.decision, goes_on=nowhere, waited_ms=end.waited_ms, chunks=calls
+        )
+
+    def _lengths_of(self, asked: RewrittenTexts) -> NDArray[np.int64]:
+        """Return how many characters each answer has; -1 where there is none."""
+        lengths = np.full(len(asked.codes), -1, dtype=np.int64)
+        for code, after in enumerate(asked.names):
+            name = f"{NO_GUARD}{after}"
+            if name not in self._lengths and name in self.known:
+                self._lengths[name] = read_lengths(self._reader, self.frame, name)
+            if name in self._lengths:
+                lengths = np.where(asked.codes == code, self._lengths[name], lengths)
+        return lengths
+
+    def _prefixes_of(self, stored: str) -> list[tuple[str, int, RecordColumns]]:
+        """Return what a guard said of begins of answers: of which, how long, and its records."""
+        if stored not in self._prefixes:
+            found = []
+            for name in sorted(self.known):
+                whole, characters = split_prefix(name)
+                if characters is not None and part_of(name) == stored:
+                    records = self._part(name).records
+                    found.append((whole.removeprefix(stored), characters, records))
+            self._prefixes[stored] = found
+        return self._prefixes[stored]
 
     def _answers(self, written: RewrittenTexts) -> Columns:
         """Return what the model did with what it was shown."""
@@ -320,6 +434,16 @@ class ArmReader:
             said=self.frame.codes(records, records.outcome),
             waited_ms=spread_times(self.frame, records),
         )
+
+
+def _written_before(written: RewrittenTexts, stored: str) -> RewrittenTexts:
+    """Return what guards had made of texts before the last of them, which may have written too."""
+    own = f"{AFTER}{stored}"
+    codes = [
+        written.names.index(name.removesuffix(own)) if name.endswith(own) else code
+        for code, name in enumerate(written.names)
+    ]
+    return replace(written, codes=np.array(codes, dtype=np.int32)[written.codes])
 
 
 def _steps(
