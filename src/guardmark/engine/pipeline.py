@@ -162,7 +162,7 @@ class PipelineRunner:
             layer=layer,
             repeat=repeat,
             part=asked,
-            # Calls about the begin of an answer are many; they count with those about all of it.
+            # Calls about prefixes of an answer are many; they count with those about all of it.
             counted_as=name + split_prefix(call.after)[0],
             is_about_all=not call.after,
         )

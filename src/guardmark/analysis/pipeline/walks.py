@@ -97,7 +97,7 @@ class RewrittenTexts:
         return RewrittenTexts(names=tuple(names), codes=codes)
 
     def cut(self, characters: NDArray[np.int64]) -> RewrittenTexts:
-        """Return the names of begins of answers, this many characters long; 0: none of them."""
+        """Return the names of prefixes of answers, this many characters long; 0: none of them."""
         cut = np.flatnonzero(characters > 0)
         names, codes = [""], np.zeros(len(self.codes), dtype=np.int32)
         seen: dict[str, int] = {}
@@ -382,7 +382,7 @@ class ArmReader:
         return lengths
 
     def _prefixes_of(self, stored: str) -> list[tuple[str, int, RecordColumns]]:
-        """Return what a guard said of begins of answers: of which, how long, and its records."""
+        """Return what a guard said of prefixes of answers: of which, how long, and its records."""
         if stored not in self._prefixes:
             found = []
             for name in sorted(self.known):
