@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.place import AFTER, Place, stored_name
+from guardmark.engine.context import ContextAnswers, ContextGuard, documents_of, pass_guards
 from guardmark.engine.plan import NO_GUARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from guardmark.core.sample import Prompt
+    from guardmark.core.sample import Message, Prompt
     from guardmark.engine.plan import Pipeline
 
 MODEL: Final = "the model"
@@ -26,7 +27,7 @@ class Call(NamedTuple):
         part: A guard by the name under which it is stored, `MODEL`, `JUDGES`, or this and the layer
             of one judge.
         after: What guards made of the sample's own text: nothing, or ` after G` for each that wrote
-            it anew, in order.
+            it anew, in order. Of a guard of documents: which document, and what was made of it.
     """
 
     part: str
@@ -43,9 +44,17 @@ class ArmProgram:
     """What an arm does with a sample: guards before the model and behind it, in their order.
 
     Guards have the names under which their decisions are stored.
+
+    Attributes:
+        before: Guards of what the user writes.
+        context: Guards of documents, who come after them.
+        behind: Guards of the answer.
+        leaves_out: Outcomes of a guard of documents by which a document does not go on.
     """
 
     before: tuple[str, ...] = ()
+    context: tuple[ContextGuard, ...] = ()
+    leaves_out: frozenset[int] = frozenset()
     behind: tuple[str, ...] = ()
     calls: dict[str, Call] = field(init=False)  # about texts as they are, made once
 
@@ -80,6 +89,8 @@ class SampleState:
         requests: What the model is shown, by what was made of it.
         asked: Calls that were sent, or are answered already.
         answers: What was answered in this invocation, so that equal texts share it.
+        documents: What guards of documents are shown, by the name of the document.
+        besides: Calls about other documents that are to be sent together with one.
         is_let_in: Whether any arm lets the sample in as it is.
         is_with_judges: Whether the answer to the sample as it is was sent to the judges.
     """
@@ -96,6 +107,8 @@ class SampleState:
     judged: set[Call] = field(default_factory=set)
     asked: set[Call] = field(default_factory=set)
     answers: dict[Call, Any] = field(default_factory=dict)
+    documents: dict[str, Message] = field(default_factory=dict)
+    besides: list[Call] = field(default_factory=list)
     is_let_in: bool = False
     is_with_judges: bool = False
     open: int = 0
@@ -121,19 +134,19 @@ class SampleState:
             return after in self.model_codes
         return part + after in self.codes or call in self.judged
 
-    def shown(self, call: Call, *, is_behind: bool) -> tuple[str, ...] | None:
+    def shown(self, call: Call, *, is_behind: bool) -> tuple[Prompt | str, ...] | None:
         """Return what the part is shown that guards may have written, or None without it."""
         part, after = call
         if part == MODEL or not (is_behind or call.is_of_judge):
             request = self.requests.get(after)
-            return None if request is None else (request.text,)
+            return None if request is None else (request,)
         reply = self.replies.get(after)
         if reply is None:
             return None
         if call.is_of_judge:  # which sees the request as it was
             return (reply.text,)
         request = self.requests.get(reply.request)
-        return None if request is None else (request.text, reply.text)
+        return None if request is None else (request, reply.text)
 
     def twins(self, call: Call, *, is_behind: bool) -> Iterator[Call]:
         """Yield the calls that ask the same part about the same text, made by other guards."""
@@ -145,6 +158,13 @@ class SampleState:
             is_alike = mine is not None and self.shown(twin, is_behind=is_behind) == mine
             if other != call.after and is_alike:
                 yield twin
+
+    def document_twins(self, call: Call) -> Iterator[Call]:
+        """Yield the calls that ask a guard about another document that says the same."""
+        mine = self.documents[call.after]
+        for name, message in self.documents.items():
+            if name != call.after and message == mine:
+                yield Call(call.part, name)
 
 
 def next_call(
@@ -166,8 +186,39 @@ def next_call(
             request, after = state.requests[after], after + AFTER + guard
             if after not in state.requests:
                 state.requests[after] = request.with_text(text)
+    if program.context:
+        return _next_with_documents(program, state, passes, after)
     if not after:
         state.is_let_in = True
+    if after not in state.model_codes:
+        return program.call(MODEL, after)
+    return _next_behind(program, state, passes, after)
+
+
+def _next_with_documents(
+    program: ArmProgram, state: SampleState, passes: Callable[[int], bool], after: str
+) -> Call | None:
+    """Walk the guards of documents, and from there on."""
+    answers = ContextAnswers(
+        codes=state.codes,
+        written=state.written,
+        shown=state.documents,
+        passes=passes,
+        leaves_out=program.leaves_out,
+    )
+    documents = documents_of(state.prompt, state.requests[after], after)
+    passed = pass_guards(program.context, documents, answers)
+    if passed.lacking:
+        first, *others = (Call(*call) for call in passed.lacking)
+        state.besides += others
+        return first
+    if passed.is_over:
+        return None
+    after = documents.after
+    if not after:
+        state.is_let_in = True
+    elif after not in state.requests:
+        state.requests[after] = documents.as_request()
     if after not in state.model_codes:
         return program.call(MODEL, after)
     return _next_behind(program, state, passes, after)
@@ -193,13 +244,24 @@ def _next_behind(
     return program.call(JUDGES, after) if after in state.replies else None
 
 
-def programs_of(pipeline: Pipeline, reads_answers: Callable[[str], bool]) -> list[ArmProgram]:
+def programs_of(
+    pipeline: Pipeline,
+    reads_answers: Callable[[str], bool],
+    *,
+    leaves_out: frozenset[int] = frozenset(),
+) -> list[ArmProgram]:
     """Return what each arm does; an arm named by its guard has it where its view says."""
     programs = []
-    for guards_at in pipeline.places.values():
+    for arm, guards_at in pipeline.places.items():
         behind = guards_at.get(Place.OUTPUT, ())
+        shown_all = pipeline.shown_all.get(arm, frozenset())
         program = ArmProgram(
             before=guards_at.get(Place.INPUT, ()),
+            context=tuple(
+                ContextGuard(stored_name(name, Place.CONTEXT), name not in shown_all)
+                for name in guards_at.get(Place.CONTEXT, ())
+            ),
+            leaves_out=leaves_out,
             behind=tuple(stored_name(name, Place.OUTPUT) for name in behind),
         )
         programs.append(program)

@@ -164,16 +164,18 @@ def open_recorder(
     layer: str = FIRST_LAYER,
     repeat: int = 0,
     part: str = "",
+    counted_as: str = "",
     is_about_all: bool = True,
 ) -> Recorder:
     """Open the recorder of a part in one repeat; what is stored already is counted in.
 
     A part that is not asked about all samples has what is stored planned, and each call when it is
-    sent.
+    sent. Calls about several documents of a sample are counted as one part.
     """
     writer = monitor.writer
     batch = writer.record_batch(name, stage, layer=layer, repeat=repeat)
-    progress = monitor.progress.of(name if layer == FIRST_LAYER else layer, stage)
+    shown = counted_as or (name if layer == FIRST_LAYER else layer)
+    progress = monitor.progress.of(shown, stage)
     counts = writer.stored.count_by_outcome(batch)
     progress.planned += writer.sample_count if is_about_all else sum(counts)
     for index, count in enumerate(counts):

@@ -26,7 +26,7 @@ from guardmark.core.outcome import (
     Verdict,
     VerdictLabel,
 )
-from guardmark.core.place import AFTER
+from guardmark.core.place import part_of
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.interchange.imported import (
@@ -72,7 +72,7 @@ def read_records(path: Path, statements: Statements) -> ImportedRun:
     warnings: list[str] = []
     data = bytes_of(path, hint=_HINT)
     every = [row for row in _rows(path, data, warnings) if word(row, "stage") in _READ]
-    rows = [row for row in every if AFTER not in word(row, "defense")]
+    rows = [row for row in every if part_of(word(row, "defense")) == word(row, "defense")]
     if not rows or not is_records(rows[0]):
         raise DatasetError(f"{path} holds no records of guardmark.\n{_HINT}")
     of_stage = {stage: [r for r in rows if word(r, "stage") == stage] for stage in _READ}
