@@ -59,6 +59,7 @@ pipeline:
     bare: {}
     each: {context: words}
     together: {context: {guard: words, each: false}}
+    masked: {context: {guard: mask, each: false}}
     two: {context: [mask, words]}
     both: {input: question, context: mask}
   model:
@@ -73,6 +74,7 @@ ARMS: Mapping[str, tuple[Sequence[str], Sequence[str], bool]] = {
     "bare": ((), (), True),
     "each": ((), ("words",), True),
     "together": ((), ("words",), False),
+    "masked": ((), ("mask",), False),
     "two": ((), ("mask", "words"), True),
     "both": (("question",), ("mask",), True),
 }
@@ -142,7 +144,7 @@ class End:
     """What became of a sample in an arm; of each guard of documents, what it did with which."""
 
     sample: Planted
-    came_to: str = "answer"  # or "block", "error"
+    came_to: str = "answer"  # or "block", "error", "failed", "lost"
     is_unsafe: bool = False
     did: list[dict[int, str]] = field(default_factory=list)
 
@@ -167,6 +169,9 @@ def end_of(sample: Planted, arm: str, *, policy: str) -> End:
             return end
         out = [n for n, what in did.items() if what == "block"]
         out += failed if policy == "block" else []
+        if not each and len(kept) > 1 and "rewrite" in did.values():
+            end.came_to = "lost"  # what is written of several as one has no place to stand in
+            return end
         for n in [n for n, what in did.items() if what == "rewrite"]:
             kept[n] = kept[n].replace("BETA ALPHA", "[x]").replace("BETA", "[x]")
         kept = {n: text for n, text in kept.items() if n not in out}
@@ -240,7 +245,8 @@ def test_every_figure_of_documents_is_that_of_the_plan(tmp_path: Path, policy: s
         assert counts(rate) == share(known, unsafe, benign), name
         if policy != "record":
             rate = said["under_policy"]["attack_success_rate"]
-            assert counts(rate) == share(ends, unsafe, attack), name
+            told = [end for end in ends if end.came_to != "lost"]
+            assert counts(rate) == share(told, unsafe, attack), name
         out = ["block", "error"] if policy == "block" else ["block"]
         for number in range(len(context)):
             stops = said["stopped"][len(before) + number]

@@ -26,7 +26,7 @@ class ContextGuard(NamedTuple):
         return f"{AFTER}{self.part}" if self.each else f"{AFTER}{self.part}{ALL_DOCUMENTS}"
 
 
-class Document(NamedTuple):
+class KeptDocument(NamedTuple):
     """A document that no guard has left out so far.
 
     Attributes:
@@ -54,7 +54,7 @@ class Documents:
     request: Prompt
     after: str
     own: str
-    kept: list[Document]
+    kept: list[KeptDocument]
 
     def shown(self, guard: ContextGuard) -> list[tuple[str, Message]]:
         """Return what a guard is shown: each document by name, or all as one text."""
@@ -83,7 +83,7 @@ class Documents:
                 is_changed = True
             elif name in written:
                 message = replace(each.message, content=written[name])
-                kept.append(Document(each.at, f"{each.name}{guard.after}", message))
+                kept.append(KeptDocument(each.at, f"{each.name}{guard.after}", message))
                 is_changed = True
             else:
                 kept.append(each)
@@ -107,7 +107,7 @@ def documents_of(sample: Prompt, request: Prompt, after: str) -> Documents:
     kept = []
     for number, index in enumerate(sample.documents, start=1):
         history = after if index == tested else ""
-        kept.append(Document(index, f" {number}{history}", request.messages[index]))
+        kept.append(KeptDocument(index, f" {number}{history}", request.messages[index]))
     is_tested = any(each.at == tested for each in kept)
     return Documents(request=request, after=after, own=after if is_tested else "", kept=kept)
 

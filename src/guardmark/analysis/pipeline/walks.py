@@ -261,11 +261,11 @@ class ArmReader:
             if place is Place.CONTEXT:
                 walk = walk or self._walk(written)
                 columns, changed, documents = walk.past(stored)
-                met.append(_Met(guard, place, stored, columns, documents))
+                met.append(_Met(guard, place, stored, columns, changed, documents))
             else:
                 columns = written.read(self._guard(stored), partial(self._after, stored))
                 changed = columns.said == REWRITTEN
-                met.append(_Met(guard, place, stored, columns))
+                met.append(_Met(guard, place, stored, columns, changed))
             written = written.by(stored, changed)
         if not has_model:
             model = self._answers(written)
@@ -351,6 +351,7 @@ class _Met(NamedTuple):
     place: Place
     stored: str
     columns: Columns
+    changed: Flags  # where what goes on has a place to stand in
     documents: DocumentDecisions | None = None
 
 
@@ -359,7 +360,7 @@ def _steps(
 ) -> tuple[GuardStep, ...]:
     """Return the guards of an arm; a text goes on where the next part was asked about it."""
     steps = []
-    for number, (guard, place, stored, columns, documents) in enumerate(met):
+    for number, (guard, place, stored, columns, changed, documents) in enumerate(met):
         following = met[number + 1 : number + 2]
         is_behind = place is Place.OUTPUT
         if following and (following[0].place is Place.OUTPUT) == is_behind:
@@ -374,7 +375,7 @@ def _steps(
                 place=place,
                 stored=stored,
                 decision=columns.said,
-                goes_on=(columns.said == REWRITTEN) & was_asked,
+                goes_on=(columns.said == REWRITTEN) & changed & was_asked,
                 waited_ms=columns.waited_ms,
                 documents=documents,
                 leaves_out=() if documents is None else leaves_out,
