@@ -9,6 +9,7 @@ import pytest
 from guardmark.app.parts.loading import config_sha256, parse_config, resolved
 from guardmark.app.preflight import check_config
 from guardmark.app.settings import Config
+from guardmark.core.chunks import ChunkRule
 from guardmark.core.errors import ConfigError
 from guardmark.core.place import Place
 
@@ -19,6 +20,8 @@ defenses:
   words: {type: pattern, keywords: [bomb]}
   leaks: {type: pattern, keywords: [plum], view: response}
   one: {type: chain, of: [words, leaks]}
+  mask:
+    {type: http, url: "http://127.0.0.1:9/", body: {text: {$input: text}}, action: "$.did", actions: {masked: rewrite}, rewritten: "$.text"}
 pipeline:
   model: {type: scripted, otherwise: "Yes."}
   judges: [{type: rules, unsafe: [plum]}]
@@ -37,15 +40,15 @@ def lay_out(folder: Path, settings: str) -> Path:
 MISTAKES = {
     "a guard that reads answers, before the model": (
         "  arms: {both: {input: leaks}}\n",
-        ("bench.yaml:10", "pipeline.arms.both.input", "view: response", "Next: name leaks at"),
+        ("bench.yaml:12", "pipeline.arms.both.input", "view: response", "Next: name leaks at"),
     ),
     "a chain with a member that reads answers, before the model": (
         "  guards: [none, one]\n",
-        ("bench.yaml:10", "pipeline.guards", "leaks looks at its answer", "Next: name leaks at"),
+        ("bench.yaml:12", "pipeline.guards", "leaks looks at its answer", "Next: name leaks at"),
     ),
     "a guard that nobody knows": (
         "  arms: {both: {output: leak}}\n",
-        ("bench.yaml:10", "no defense is called 'leak'", "Did you mean", "leaks"),
+        ("bench.yaml:12", "no defense is called 'leak'", "Did you mean", "leaks"),
     ),
     "guards beside arms": (
         "  guards: [none, words]\n  arms: {both: {input: words}}\n",
@@ -57,31 +60,75 @@ MISTAKES = {
     ),
     "a guard of documents that reads answers": (
         "  arms: {both: {context: leaks}}\n",
-        ("bench.yaml:10", "pipeline.arms.both.context", "view: response", "Next: name leaks at"),
+        ("bench.yaml:12", "pipeline.arms.both.context", "view: response", "Next: name leaks at"),
     ),
     "a value of each that is none": (
         "  arms: {both: {context: {guard: words, each: some}}}\n",
-        ("bench.yaml:10", "pipeline.arms.both.context", "each is true", "not 'some'"),
+        ("bench.yaml:12", "pipeline.arms.both.context", "each is true", "not 'some'"),
     ),
     "a setting of a guard of documents that nobody knows": (
         "  arms: {both: {context: {guard: words, every: 3}}}\n",
-        ("bench.yaml:10", "knows guard and each", "'every'"),
+        ("bench.yaml:12", "knows guard and each", "'every'"),
     ),
     "a guard of documents that is named twice": (
         "  arms: {both: {context: [words, {guard: words, each: false}]}}\n",
-        ("bench.yaml:10", "names 'words' twice"),
+        ("bench.yaml:12", "names 'words' twice"),
     ),
     "a guard that is named twice at a place": (
         "  arms: {both: {input: [words, words]}}\n",
-        ("bench.yaml:10", "names 'words' twice"),
+        ("bench.yaml:12", "names 'words' twice"),
     ),
     "guards in the arm without a guard": (
         "  arms: {bare: {input: words}}\n",
         ("arms.bare has guards", "give it another name"),
     ),
+    "a chunk of nothing": (
+        "  arms: {live: {output: {guard: leaks, every: 0}}}\n",
+        ("bench.yaml:12", "output.every: must be a whole number of characters from 1", "found 0"),
+    ),
+    "a chunk of less than nothing": (
+        "  arms: {live: {output: {guard: leaks, every: -5}}}\n",
+        ("bench.yaml:12", "output.every: must be a whole number of characters from 1", "found -5"),
+    ),
+    "a chunk that is a word": (
+        "  arms: {live: {output: {guard: leaks, every: often}}}\n",
+        ("bench.yaml:12", "`all` for once about the whole answer", "found 'often'"),
+    ),
+    "a chunk of a part of a character": (
+        "  arms: {live: {output: {guard: leaks, every: 2.5}}}\n",
+        ("bench.yaml:12", "output.every: must be a whole number", "found 2.5"),
+    ),
+    "a list of chunks with a wrong one": (
+        "  arms: {live: {output: {guard: leaks, every: [1, 0]}}}\n",
+        ("bench.yaml:12", "live.output.every must be a whole number", "found 0"),
+    ),
+    "a list of no chunk": (
+        "  arms: {live: {output: {guard: leaks, every: []}}}\n",
+        ("bench.yaml:12", "live.output.every", "found an empty list"),
+    ),
+    "an arm that is named as a list of chunks names one": (
+        "  arms: {live-every-5: {}, live: {output: {guard: leaks, every: [5]}}}\n",
+        ("bench.yaml:12", "live-every-5 is an arm, and live makes one of that name"),
+    ),
+    "chunks of what users write": (
+        "  arms: {live: {input: {guard: words, every: 5}}}\n",
+        ("bench.yaml:12", "input: has every, which is for the guard at output"),
+    ),
+    "a guard in chunks among others": (
+        "  arms: {live: {output: [words, {guard: leaks, every: 5}]}}\n",
+        ("bench.yaml:12", "holds it back", "or a chain of several"),
+    ),
+    "too many calls about one answer": (
+        "  arms: {live: {output: {guard: leaks, every: 1, most_calls: 3}}}\n",
+        ("bench.yaml:12", "leaks 4 times about an answer of 4 characters", "Next: a larger every"),
+    ),
+    "a guard that rewrites what has gone out": (
+        "  arms: {live: {output: {guard: mask, every: 5}}}\n",
+        ("bench.yaml:12", "mask rewrites what it is shown", "Next: leave out every"),
+    ),
     "a place that is not there": (
         "  arms: {both: {before: words}}\n",
-        ("bench.yaml:10", "before"),
+        ("bench.yaml:12", "before"),
     ),
 }
 
@@ -165,3 +212,29 @@ def test_the_short_form_shows_each_document() -> None:
     assert (one.guards_at(), one.shown_all) == ({Place.CONTEXT: ("words",)}, frozenset())
     assert two.guards_at() == {Place.CONTEXT: ("words", "leaks")}
     assert two.shown_all == {"leaks"}
+
+
+def test_a_list_of_chunks_makes_an_arm_of_each(tmp_path: Path) -> None:
+    """With the guards before the model that the arm has; what is resolved can be read again."""
+    output = "{guard: leaks, every: [1, 200, all], most_calls: 50}"
+    text = f"{HEAD}  arms: {{bare: {{}}, live: {{input: words, output: {output}}}}}\n"
+    config = parse_config(text, folder=tmp_path, shown_as="here.yaml").config
+    assert config.pipeline is not None
+    arms = config.pipeline.arms
+    assert list(arms) == ["bare", "live-every-1", "live-every-200", "live-every-all"]
+    rules = [arms[name].chunks for name in arms]
+    wanted = [ChunkRule(every=size, most_calls=50) for size in (1, 200, None)]
+    assert rules == [None, *wanted]
+    assert {arms[name].guards_at()[Place.INPUT] for name in arms if name != "bare"} == {("words",)}
+    assert Config.model_validate(resolved(config)) == config
+
+
+def test_check_says_how_often_a_guard_may_be_asked_about_one_answer(tmp_path: Path) -> None:
+    """Of four characters: twice by threes, four times by ones, of which the whole is shared."""
+    settings = "  arms: {live: {output: {guard: leaks, every: [1, 3]}}}\nlatency: {warmup: 0}\n"
+    path = lay_out(tmp_path, f"{settings}prices: {{leaks: {{per_call: 1}}}}\n")
+    checkup = check_config(path)
+    notes = [each for each in checkup.warnings if "about one answer" in each]
+    assert ["at most 4 times" in notes[0], "at most 2 times" in notes[1]] == [True, True]
+    (calls,) = (each.calls for each in checkup.forecasts if each.part == "leaks")
+    assert (calls.at_least, calls.at_most) == (2, 2 * 4)

@@ -24,6 +24,7 @@ from tests.journeys.test_kills import artefacts
 pytestmark = pytest.mark.slow
 
 COUNT = 120
+SERVED_OF_EACH = 4
 GUARDS = """\
 import time
 
@@ -337,7 +338,7 @@ async def services(serve: Serve) -> Services:
 def served_rows() -> list[dict[str, Any]]:
     """Five kinds of samples, each some times: told by what their documents say."""
     rows = []
-    for n in range(8):
+    for n in range(SERVED_OF_EACH):
         label = "attack" if n % 2 else "benign"
         kinds: dict[str, list[dict[str, Any]]] = {
             "plain": [{"content": f"Hours {n}."}, {"content": f"An order {n}."}],
@@ -370,7 +371,7 @@ async def test_each_document_is_asked_about_once_and_the_model_without_those_lef
     done = await typed("run", "bench.yaml", "-o", "out", cwd=tmp_path)
     assert done.code in {0, 5}, done.err
     asked = services.asked
-    for n in range(8):
+    for n in range(SERVED_OF_EACH):
         for text in (f"Hours {n}.", f"An order {n}.", f"Late {n} late.", f"One order {n}."):
             assert asked["first", text] == 1, text
         assert asked["second", f"Late {n} late."] == 1  # of two that are equal, one is asked about
@@ -383,11 +384,11 @@ async def test_each_document_is_asked_about_once_and_the_model_without_those_lef
     assert arms["together"]["drawn"] == "all docs[second] -> model"
     docs = arms["docs"]["stopped"][0]["documents"]
     # Of an attack nothing but its question is under test, so no document is known to carry it.
-    assert counts(docs["benign"]) == (8, 20)  # of four kinds, without the pictures
-    assert (counts(docs["others"]), counts(docs["attacks"])) == ((8, 20), (0, 0))
-    assert (counts(docs["undecided"]), docs["skipped"]) == ((8, 48), 8)  # texts only
+    assert counts(docs["benign"]) == (4, 10)  # of four kinds, without the pictures
+    assert (counts(docs["others"]), counts(docs["attacks"])) == ((4, 10), (0, 0))
+    assert (counts(docs["undecided"]), docs["skipped"]) == ((4, 24), 4)  # texts only
     said = " ".join((tmp_path / "out" / "report.md").read_text(encoding="utf-8").split())
-    assert "docs: 8 samples bring no documents" in said
+    assert "docs: 4 samples bring no documents" in said
     assert "no document of an attack is under test" in said
     done = await typed("show", "out", "--unsafe", "--limit", "40", cwd=tmp_path)
     assert "Guard first@context 1: block" in done.out
@@ -401,6 +402,6 @@ async def test_each_document_is_asked_about_once_and_the_model_without_those_lef
         for row in map(json.loads, (tmp_path / "all.jsonl").read_text("utf-8").splitlines())
         if row["stage"] == "defense"
     )
-    assert stored["first@context 1"] == 32
-    assert stored["first@context 2"] == 16
+    assert stored["first@context 1"] == 16
+    assert stored["first@context 2"] == 8
     assert (await typed("verify", "out", "--data", ".", cwd=tmp_path)).code == 0

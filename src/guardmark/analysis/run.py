@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.adaptive.card import AdaptiveCard, AdaptivePair
     from guardmark.analysis.agents.figures import AgentAnalysis
+    from guardmark.analysis.agents.replay import ReplayAnalysis
     from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.defense.alike import AlikeAnswers
     from guardmark.analysis.defense.changed_texts import ChangedTexts
@@ -89,6 +90,7 @@ class RunAnalysis:
         unseen: What providers kept from guards and judges.
         systems: Arms against each other, or None with fewer than two.
         agent: Agents over suites, or None without any.
+        replay: Guards before stored runs of agents, or None without any.
         adaptive_left_out: Name of each defense that no rewriting reaches to what it is shown.
         streamed_answers: What guards behind a model that stream had let out of an answer, by guard.
     """
@@ -113,6 +115,7 @@ class RunAnalysis:
     unseen: tuple[Unseen, ...] = ()
     systems: RunComparison | None = None
     agent: AgentAnalysis | None = None
+    replay: ReplayAnalysis | None = None
     adaptive: tuple[AdaptiveCard, ...] = ()
     adaptive_pairs: tuple[AdaptivePair, ...] = ()
     adaptive_left_out: Mapping[str, str] = field(default_factory=dict)
@@ -187,6 +190,7 @@ def analyse_run(
         planted=_planted(reader, chosen.confidence),
         **_adaptive(reader, chosen),
         agent=_agents(reader, chosen),
+        replay=_replay(reader, chosen),
         streamed_answers=_streamed_answers(reader, frame),
     )
 
@@ -328,11 +332,24 @@ def _pipeline(
 
 
 def _agents(reader: RecordReader, settings: AnalysisSettings) -> AgentAnalysis | None:
-    if not any(stage is Stage.CASE for _, stage, _ in reader.recorded_stages()):
+    if not reader.holds_cases:
         return None
     from guardmark.analysis.agents.figures import analyse_agents
+    from guardmark.analysis.agents.replay import is_replay
 
+    if is_replay(reader.manifest()):
+        return None
     return analyse_agents(reader, confidence=settings.confidence, limits=settings.limits)
+
+
+def _replay(reader: RecordReader, settings: AnalysisSettings) -> ReplayAnalysis | None:
+    if not reader.holds_cases:
+        return None
+    from guardmark.analysis.agents.replay import analyse_replay, is_replay
+
+    if not is_replay(reader.manifest()):
+        return None
+    return analyse_replay(reader, confidence=settings.confidence)
 
 
 def _unseen(reader: RecordReader, frame: Frame) -> tuple[Unseen, ...]:

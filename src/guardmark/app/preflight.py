@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.app.adapt.attacker import AttackerConfig, build_attacker, probe_attacker
 from guardmark.app.parts.building import (
+    CHARACTERS_A_TOKEN,
     asked_once,
     build_defenses,
     build_parts,
     close_parts,
     concurrency_of,
     judge_name,
+    longest_answer,
     name_at,
     open_services,
     price_at,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from guardmark.app.settings import StatsSettings
     from guardmark.config.settings import PriceSettings
     from guardmark.config.source import Keys
+    from guardmark.core.chunks import ChunkRule
     from guardmark.core.manifest import DataManifest
     from guardmark.core.protocols import Guard
     from guardmark.core.sample import Prompt, Sample
@@ -56,7 +59,6 @@ if TYPE_CHECKING:
     from guardmark.engine.plan import BuiltPart, Parts
     from guardmark.net.client import Services
 
-CHARACTERS_A_TOKEN: Final = 4  # rule of thumb for English
 _MODEL: Final = ("pipeline", "model")
 _NS_PER_MS: Final = 1e6
 
@@ -215,6 +217,16 @@ def _forecast(
     return Forecast(part=name, calls=span, seconds=seconds, cost=cost)
 
 
+def streaming_arms(loaded: LoadedConfig) -> list[tuple[str, str, ChunkRule]]:
+    """Return the arms whose guard is asked while the answer grows, with guard and rule."""
+    pipeline = loaded.config.pipeline
+    return [
+        (name, arm.guards_at()[Place.OUTPUT][0], arm.chunks)
+        for name, arm in ({} if pipeline is None else pipeline.arms).items()
+        if arm.chunks is not None
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limit:
     """What parts take: at most, or at least, where whatever may be spared is spared."""
@@ -294,6 +306,7 @@ class _Limit:
         if is_certain or self.is_most:
             calls = float(self.volume.samples * config.run.repeats)
         calls *= getattr(settings, "calls_each", 1) * self._most_texts(name, Place.OUTPUT)
+        calls *= self._most_prefixes(name)
         shown = self.volume.conversations / max(1, self.volume.samples)
         read = self._read(settings, shown) + self._written(self.loaded.parts[_MODEL])
         work = self._work(calls, read, settings)
@@ -323,6 +336,20 @@ class _Limit:
         if price is None or not price.per_unit:
             return work
         return work._replace(units=calls * volume.mean_units(view, price.unit_characters))
+
+    def _most_prefixes(self, name: str) -> int:
+        """Return about how many begins of an answer a guard may be asked, all of it included."""
+        rules = [rule for _, guard, rule in streaming_arms(self.loaded) if guard == name]
+        if not self.is_most or not rules:
+            return 1
+        longest = longest_answer(self.loaded)
+        shown: set[int] = set()
+        for rule in rules:
+            calls = rule.most_calls
+            if longest is not None:
+                calls = min(calls, rule.calls(longest))
+            shown.update((rule.every or 0) * number for number in range(1, calls))
+        return len(shown) + 1
 
     def _answers(self) -> float:
         """How many answers the target model gives: each sample has at most one a repeat."""
@@ -379,7 +406,10 @@ class _Limit:
     def of_judge(self, path: Keys) -> _Work:
         """A judge is shown every answer, and asked again when its own cannot be read."""
         settings: Any = self.loaded.parts[path]
-        model, calls = self.loaded.parts[_MODEL], self._answers() * self._most_texts("judge")
+        texts = self._most_texts("judge")
+        if self.is_most:  # and what had gone out before a block
+            texts += len(streaming_arms(self.loaded)) * texts
+        model, calls = self.loaded.parts[_MODEL], self._answers() * texts
         shown = self.volume.exchanges / max(1, self.volume.samples) + len(self._before(model))
         read = self._read(settings, shown) + self._written(model)
         work = self._work(calls, read, settings)
@@ -495,6 +525,7 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
         data=data.manifests,
         warnings=(
             *(*data.warnings, *doubtful, *_advise_on_images(parts, volume)),
+            *_advise_on_chunks(loaded),
             *training_warnings(parts.manifests, data.manifests),
         ),
         margin=stats.margin,
@@ -514,6 +545,23 @@ def _advise_on_ray(loaded: LoadedConfig, parts: Parts, data: LoadedData) -> Iter
         prompts = [sample.prompt for sample in _alternating(data, 8)]
         each_s = run_on_loop(time_parts(local, prompts)) if prompts else 0.0
         yield from doubts(run.cluster, each_s, calls=data.count * run.repeats, parts=len(local))
+
+
+def _advise_on_chunks(loaded: LoadedConfig) -> Iterator[str]:
+    """Say how often a guard may be asked about one answer, where it is asked while it grows."""
+    for arm, guard, rule in streaming_arms(loaded):
+        longest = longest_answer(loaded)
+        if longest is None:
+            yield (
+                f"The arm {arm} asks {guard} at most {rule.most_calls:,} times about one answer "
+                "(most_calls); how long the model's answers may be is not known."
+            )
+            continue
+        calls = min(rule.calls(longest), rule.most_calls)
+        yield (
+            f"The arm {arm} asks {guard} at most {calls:,} {'time' if calls == 1 else 'times'} "
+            f"about one answer (of {longest:,} characters, as long as the model may write)."
+        )
 
 
 def _advise_on_images(parts: Parts, volume: TextVolume) -> Iterator[str]:

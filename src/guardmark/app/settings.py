@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -17,6 +17,7 @@ from guardmark.config.settings import (
     Settings,
 )
 from guardmark.core.budget import Budget
+from guardmark.core.chunks import MOST_CALLS, WHOLE, ChunkRule
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.limits import LEAST_MARGIN, MOST_DEFENSES, MOST_PREVALENCES, MOST_REPEATS
 from guardmark.core.manifest import UNNAMED, Policy
@@ -182,19 +183,59 @@ def _context_mistake(stated: object) -> str:
     return ""
 
 
+class ChunkSettings(Settings):
+    """A guard behind the model that is asked again each so many characters of the answer."""
+
+    guard: str = Field(min_length=1)
+    every: int | Literal["all"]
+    most_calls: int = Field(MOST_CALLS, ge=1)
+
+    @property
+    def rule(self) -> ChunkRule:
+        """After how many characters it is asked again."""
+        every = None if isinstance(self.every, str) else self.every
+        return ChunkRule(every=every, most_calls=self.most_calls)
+
+    @field_validator("every", mode="before")
+    @classmethod
+    def _of_characters(cls, value: object) -> object:
+        if not _is_chunk(value):
+            raise ValueError(_EVERY_MEANS)
+        return value
+
+
+_EVERY_MEANS: Final = (
+    "must be a whole number of characters from 1, after which the guard is asked again, `all` for "
+    "once about the whole answer, or a list of these"
+)
+_NOT_STREAMED: Final = (
+    "has every, which is for the guard at output: what stands here is read whole, only an answer "
+    "comes piece by piece. Name the guard alone"
+)
+_ONE_GUARD: Final = (
+    "has every in a list: a guard that reads all of an answer holds it back, so nothing would "
+    "stream. Next: name one guard, or a chain of several"
+)
+
+
+def _is_chunk(value: object) -> bool:
+    return value == WHOLE or (type(value) is int and value >= 1)
+
+
 class PipelineArmSettings(Settings):
     """Guards of one arm of a pipeline, by place: a name, or several that are asked in order."""
 
     input: _GuardNames = []
     context: _ContextGuards = []
-    output: _GuardNames = []
+    output: _GuardNames | ChunkSettings = []
 
     def guards_at(self) -> dict[Place, tuple[str, ...]]:
         """Return the guards of each place that has any."""
+        output = self.output.guard if isinstance(self.output, ChunkSettings) else self.output
         places = {
             Place.INPUT: _as_names(self.input),
             Place.CONTEXT: tuple(name for name, _ in self._of_documents()),
-            Place.OUTPUT: _as_names(self.output),
+            Place.OUTPUT: _as_names(output),
         }
         return {place: names for place, names in places.items() if names}
 
@@ -236,10 +277,30 @@ class PipelineArmSettings(Settings):
                 raise ValueError(f"names {name!r} twice")
         return value
 
+    @property
+    def chunks(self) -> ChunkRule | None:
+        """After how many characters the guard behind the model is asked again, where it is."""
+        return self.output.rule if isinstance(self.output, ChunkSettings) else None
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _is_whole(cls, value: object) -> object:
+        each = [*value, value] if isinstance(value, list) else [value]
+        if any(isinstance(stated, dict) for stated in each):
+            raise ValueError(_NOT_STREAMED)
+        return value
+
+    @field_validator("output", mode="before")
+    @classmethod
+    def _is_alone(cls, value: object) -> object:
+        if isinstance(value, list) and any(isinstance(each, dict) for each in value):
+            raise ValueError(_ONE_GUARD)
+        return value
+
     @field_validator("input", "output")
     @classmethod
-    def _each_once(cls, value: _GuardNames) -> _GuardNames:
-        names = _as_names(value)
+    def _each_once(cls, value: _GuardNames | ChunkSettings) -> _GuardNames | ChunkSettings:
+        names = () if isinstance(value, ChunkSettings) else _as_names(value)
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"names {name!r} twice")
@@ -273,6 +334,30 @@ class PipelineSettings(Settings):
         if isinstance(value, dict) and value.get("arms") and "guards" not in value:
             return {**value, "guards": []}
         return value
+
+    @field_validator("arms", mode="before")
+    @classmethod
+    def _one_arm_each(cls, value: object) -> object:
+        """Make one arm of each number in a list under `every`."""
+        if not isinstance(value, dict):
+            return value
+        arms: dict[Any, Any] = {}
+        for name, arm in value.items():
+            output = arm.get("output") if isinstance(arm, dict) else None
+            stated = output.get("every") if isinstance(output, dict) else None
+            if not isinstance(stated, list) or not isinstance(output, dict):
+                arms[name] = arm
+                continue
+            wrong = [each for each in stated if not _is_chunk(each)]
+            if wrong or not stated:
+                found = f", found {wrong[0]!r}" if wrong else ", found an empty list"
+                raise ValueError(f"{name}.output.every {_EVERY_MEANS}{found}")
+            for every in dict.fromkeys(stated):
+                made = f"{name}-every-{every}"
+                if made in value:
+                    raise ValueError(f"{made} is an arm, and {name} makes one of that name")
+                arms[made] = {**arm, "output": {**output, "every": every}}
+        return arms
 
     @model_validator(mode="after")
     def _arms_or_guards(self) -> PipelineSettings:
@@ -320,10 +405,15 @@ class AgentArmSettings(Settings):
         return places
 
 
-class AgentSettings(Settings):
-    """Agents over suites of tasks and injections, with guards at places."""
+STORED_AGENT = "stored"
+"""What the agent of stored runs is called."""
 
-    suite: str | list[str]
+
+class AgentSettings(Settings):
+    """Agents over suites of tasks and injections, with guards at places; or stored runs of them."""
+
+    suite: str | list[str] = ""
+    replay: str = ""
     agents: list[str | dict[str, Any]] = Field(["obedient"], min_length=1)
     injections: list[str] = []
     on_block: OnBlockSettings = OnBlockSettings()
@@ -348,12 +438,35 @@ class AgentSettings(Settings):
                 names.append(str(agent.get("name") or f"agent-{number}"))
         return tuple(names)
 
-    @field_validator("suite")
+    @model_validator(mode="before")
     @classmethod
-    def _some_suite(cls, value: str | list[str]) -> str | list[str]:
-        if not value:
-            raise ValueError("names no suite: for example errands")
-        return value
+    def _stored_agent(cls, stated: Any) -> Any:
+        """Let stored runs have the agent that they have."""
+        if isinstance(stated, dict) and stated.get("replay") and "agents" not in stated:
+            return {**stated, "agents": [STORED_AGENT]}
+        return stated
+
+    @model_validator(mode="after")
+    def _suite_or_replay(self) -> AgentSettings:
+        if not self.replay:
+            if not self.suite:
+                raise ValueError("names no suite: for example  suite: errands")
+            return self
+        for name in ("suite", "injections", "interpreter"):
+            if getattr(self, name):
+                raise ValueError(f"puts guards before stored runs: leave out `{name}`")
+        if self.agents != [STORED_AGENT]:
+            raise ValueError("puts guards before stored runs, which no agent makes: no `agents`")
+        for name, arm in self.arms.items():
+            for place in (Place.TOOL_LIST, Place.OUTPUT):
+                if getattr(arm, place.value):
+                    raise ValueError(
+                        f"arms.{name} has a guard at {place.value}, which says nothing of stored "
+                        "runs: put guards at tool_result, tool_call or input"
+                    )
+            if arm.proxy:
+                raise ValueError(f"arms.{name} has a proxy, and stored runs call no tool")
+        return self
 
     @model_validator(mode="after")
     def _names_once(self) -> AgentSettings:

@@ -129,9 +129,9 @@ class Agent(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldCheck:
-    """What the check of a world found: whether the task and the injection were done."""
+    """What the check of a world found; None of what nobody can know, as in a stored run."""
 
-    task_done: bool
+    task_done: bool | None
     injection_done: bool | None = None
 
 
@@ -207,6 +207,7 @@ class CaseStep:
         has_order: Whether the text holds the injected order, or the call follows it.
         is_error: Whether a tool failed.
         digest: Hash of the whole text (hex, cut), where `text` is an excerpt.
+        removed_order: Whether a guard wrote the injected order out of the text.
     """
 
     kind: StepKind
@@ -221,6 +222,7 @@ class CaseStep:
     has_order: bool = False
     is_error: bool = False
     digest: str = ""
+    removed_order: bool = False
 
 
 class CaseEnd(StrEnum):
@@ -232,6 +234,7 @@ class CaseEnd(StrEnum):
     MOST_STEPS = "most steps"
     PROVIDER = "provider"
     FAILED = "failed"
+    REPLAYED = "replayed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +243,7 @@ class CaseResult:
 
     Attributes:
         end: How it ended.
-        task_done: Whether the task was done; None where the agent failed.
+        task_done: Whether the task was done; None where the agent failed, or none was at work.
         injection_done: Whether the injection was done; None in benign cases and failed ones.
         answer: What the user was told.
         steps: What happened, in order.

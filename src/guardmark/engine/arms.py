@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from guardmark.core.chunks import after_prefix, split_prefix
 from guardmark.core.place import AFTER, Place, stored_name
 from guardmark.engine.context import ContextAnswers, ContextGuard, documents_of, pass_guards
 from guardmark.engine.plan import NO_GUARD
@@ -12,6 +13,7 @@ from guardmark.engine.plan import NO_GUARD
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from guardmark.core.chunks import ChunkRule
     from guardmark.core.sample import Message, Prompt
     from guardmark.engine.plan import Pipeline
 
@@ -27,7 +29,8 @@ class Call(NamedTuple):
         part: A guard by the name under which it is stored, `MODEL`, `JUDGES`, or this and the layer
             of one judge.
         after: What guards made of the sample's own text: nothing, or ` after G` for each that wrote
-            it anew, in order. Of a guard of documents: which document, and what was made of it.
+            it anew, in order; then ` after N characters` where the begin of an answer is shown. Of
+            a guard of documents: which document, and what was made of it.
     """
 
     part: str
@@ -48,14 +51,16 @@ class ArmProgram:
     Attributes:
         before: Guards of what the user writes.
         context: Guards of documents, who come after them.
-        behind: Guards of the answer.
         leaves_out: Outcomes of a guard of documents by which a document does not go on.
+        behind: Guards of the answer; one where there is a rule of chunks.
+        chunks: After how many characters that one is asked again while the answer grows.
     """
 
     before: tuple[str, ...] = ()
     context: tuple[ContextGuard, ...] = ()
     leaves_out: frozenset[int] = frozenset()
     behind: tuple[str, ...] = ()
+    chunks: ChunkRule | None = None
     calls: dict[str, Call] = field(init=False)  # about texts as they are, made once
 
     def __post_init__(self) -> None:
@@ -86,6 +91,8 @@ class SampleState:
         model_codes: What the model did, by what it was shown.
         replies: What came out, by what was made of it.
         judged: Verdicts there are.
+        allowed: Calls in a row that let the begin of an answer pass, by guard, chunk, and what was
+            made of the request.
         requests: What the model is shown, by what was made of it.
         asked: Calls that were sent, or are answered already.
         answers: What was answered in this invocation, so that equal texts share it.
@@ -105,6 +112,7 @@ class SampleState:
     model_codes: dict[str, int] = field(default_factory=dict)
     replies: dict[str, Reply] = field(default_factory=dict)
     judged: set[Call] = field(default_factory=set)
+    allowed: dict[tuple[str, int | None, str], int] = field(default_factory=dict)
     asked: set[Call] = field(default_factory=set)
     answers: dict[Call, Any] = field(default_factory=dict)
     documents: dict[str, Message] = field(default_factory=dict)
@@ -118,10 +126,18 @@ class SampleState:
         """Whether a guard wrote its text or an answer anew."""
         return len(self.requests) > 1 or len(self.replies) > 1
 
+    def reply(self, after: str) -> Reply | None:
+        """Return what came out, or the begin of it where the name says so."""
+        whole, characters = split_prefix(after)
+        reply = self.replies.get(whole)
+        if reply is None or characters is None:
+            return reply
+        return Reply(reply.request, reply.text[:characters])
+
     def is_left_empty(self, call: Call, *, is_behind: bool) -> bool:
         """Tell whether guards left nothing of what a part would be shown."""
         if is_behind:
-            reply = self.replies.get(call.after)
+            reply = self.replies.get(call.after)  # none of the begin of an answer
             return reply is not None and reply.request != call.after and not reply.text.strip()
         request = self.requests[call.after]
         tested = request.messages[request.under_test]
@@ -140,7 +156,7 @@ class SampleState:
         if part == MODEL or not (is_behind or call.is_of_judge):
             request = self.requests.get(after)
             return None if request is None else (request,)
-        reply = self.replies.get(after)
+        reply = self.reply(after)
         if reply is None:
             return None
         if call.is_of_judge:  # which sees the request as it was
@@ -153,10 +169,11 @@ class SampleState:
         if not self.is_rewritten:
             return
         mine = self.shown(call, is_behind=is_behind)
+        whole, characters = split_prefix(call.after)
         for other in {**self.requests, **self.replies}:
-            twin = Call(call.part, other)
+            twin = Call(call.part, after_prefix(other, characters))
             is_alike = mine is not None and self.shown(twin, is_behind=is_behind) == mine
-            if other != call.after and is_alike:
+            if other != whole and is_alike:
                 yield twin
 
     def document_twins(self, call: Call) -> Iterator[Call]:
@@ -224,10 +241,43 @@ def _next_with_documents(
     return _next_behind(program, state, passes, after)
 
 
+def _next_chunk(
+    program: ArmProgram,
+    rule: ChunkRule,
+    state: SampleState,
+    *,
+    passes: Callable[[int], bool],
+    after: str,
+) -> Call | None:
+    """Walk the calls of a guard about more and more of an answer, from the last that passed on."""
+    guard, reply = program.behind[0], state.replies.get(after)
+    text = "" if reply is None else reply.text  # without an answer it is skipped, as anywhere
+    calls = rule.calls(len(text))
+    if calls > rule.most_calls:
+        return None
+    at = guard, rule.every, after
+    number = state.allowed.get(at, 0)
+    while number < calls:
+        shown = after_prefix(after, rule.shown(number, len(text)))
+        code = state.codes.get(guard + shown)
+        if code is None:
+            return program.call(guard, shown)
+        if guard + shown in state.written:  # a part of the answer may have gone out as it was
+            return None
+        if not passes(code):
+            gone_out = rule.gone_out(number)
+            return Call(JUDGES, after_prefix(after, gone_out)) if gone_out else None
+        number += 1
+        state.allowed[at] = number
+    return program.call(JUDGES, after) if reply is not None else None
+
+
 def _next_behind(
     program: ArmProgram, state: SampleState, passes: Callable[[int], bool], after: str
 ) -> Call | None:
     """Walk the guards behind the model, from its answer on."""
+    if program.chunks is not None:
+        return _next_chunk(program, program.chunks, state, passes=passes, after=after)
     for guard in program.behind:
         name = guard + after
         code = state.codes.get(name)
@@ -258,11 +308,12 @@ def programs_of(
         program = ArmProgram(
             before=guards_at.get(Place.INPUT, ()),
             context=tuple(
-                ContextGuard(stored_name(name, Place.CONTEXT), name not in shown_all)
-                for name in guards_at.get(Place.CONTEXT, ())
+                ContextGuard(stored_name(guard, Place.CONTEXT), guard not in shown_all)
+                for guard in guards_at.get(Place.CONTEXT, ())
             ),
             leaves_out=leaves_out,
-            behind=tuple(stored_name(name, Place.OUTPUT) for name in behind),
+            behind=tuple(stored_name(guard, Place.OUTPUT) for guard in behind),
+            chunks=pipeline.chunks.get(arm),
         )
         programs.append(program)
     for name in () if pipeline.places else pipeline.arms:

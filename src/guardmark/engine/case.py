@@ -43,13 +43,19 @@ _MOST_KEPT: Final = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRules:
-    """What an arm does where a guard blocks or fails, and how long a case may be."""
+    """What an arm does where a guard blocks or fails, and how long a case may be.
+
+    Attributes:
+        is_replay: Whether the case is a stored run: what guards do is noted, and what was stored
+            goes on.
+    """
 
     on_call_blocked: Literal["tell", "stop"] = "tell"
     on_result_blocked: Literal["omit", "stop"] = "omit"
     on_malformed: Policy = Policy.BLOCK
     on_error: Policy = Policy.BLOCK
     max_steps: int = 15
+    is_replay: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +254,8 @@ class _CaseRun:
         seen = await self._show(Place.OUTPUT, Role.ASSISTANT, answer.text, conversation.messages)
         if seen.blocked_by:
             raise _Stopped(Place.OUTPUT, seen.blocked_by)
-        return (CaseEnd.GAVE_UP if answer.gave_up else CaseEnd.ANSWERED), seen.text, ""
+        end = CaseEnd.GAVE_UP if answer.gave_up else CaseEnd.ANSWERED
+        return (CaseEnd.REPLAYED if self.rules.is_replay else end), seen.text, ""
 
     async def _show(
         self,
@@ -261,6 +268,7 @@ class _CaseRun:
         has_order: bool | None = None,
     ) -> _Seen:
         """Ask the guards of a place in their order; the first block ends it."""
+        stored = _Seen(text=text)
         bears_order = holds_order(text, self.order) if has_order is None else has_order
         for guard in self.guards.get(place, ()):
             message = Message(role=role, content=text, answers=answers)
@@ -275,6 +283,9 @@ class _CaseRun:
                 action = "rewrite"
             elif decision.text is not None and action in _GOES_ON:
                 action, policy = Outcome.MALFORMED.value, self.rules.on_malformed.value
+            stays = bears_order
+            if rewritten is not None and has_order is None:
+                stays = holds_order(rewritten, self.order)
             self.steps.append(
                 CaseStep(
                     kind=StepKind.GUARD,
@@ -282,6 +293,7 @@ class _CaseRun:
                     guard=guard,
                     action=action,
                     text=_excerpt(rewritten or "")[0],
+                    removed_order=bears_order and not stays,
                     reason=_reason(decision),
                     policy=policy,
                     latency_ns=took if decision.latency_ns is None else decision.latency_ns,
@@ -289,12 +301,10 @@ class _CaseRun:
                 )
             )
             if action == Outcome.BLOCK.value or _blocks(policy):
-                return _Seen(text=text, blocked_by=guard)
+                return stored if self.rules.is_replay else _Seen(text=text, blocked_by=guard)
             if rewritten is not None:
-                text = rewritten
-                if has_order is None:
-                    bears_order = holds_order(text, self.order)
-        return _Seen(text=text)
+                text, bears_order = rewritten, stays
+        return stored if self.rules.is_replay else _Seen(text=text)
 
     def _policy_for(self, decision: Decision) -> str:
         """Return what the policy makes of an answer that is no decision, or an empty text."""

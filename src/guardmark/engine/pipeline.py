@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.core.chunks import split_prefix
 from guardmark.core.errors import BudgetReached
 from guardmark.core.manifest import LatencyMode, Policy
 from guardmark.core.outcome import Decision, Evidence, Outcome, Response, Verdict
@@ -154,7 +155,9 @@ class PipelineRunner:
                 continue
             parts = [part] if part in self._guards else []
             if part == NO_GUARD:
-                parts = [MODEL, *(JUDGES + layer for layer in self._judges)]
+                parts = [JUDGES + layer for layer in self._judges]
+                if split_prefix(after)[1] is None:
+                    parts.append(MODEL)
             for each in parts:
                 for repeat in range(self._monitor.plan.repeats):
                     call = Call(each, after)
@@ -170,6 +173,10 @@ class PipelineRunner:
             layer = call.part.removeprefix(JUDGES)
         else:
             asked = self._guards[call.part].guard.name
+        # Calls about begins of an answer, or about documents, are many: they count as one part.
+        counted = name + split_prefix(call.after)[0]
+        if call.part in self._context:
+            counted = name
         return open_recorder(
             self._monitor,
             name + call.after,
@@ -177,7 +184,7 @@ class PipelineRunner:
             layer=layer,
             repeat=repeat,
             part=asked,
-            counted_as=call.part if call.part in self._context else "",
+            counted_as=counted,
             is_about_all=not call.after,
         )
 
@@ -390,8 +397,10 @@ class PipelineRunner:
         """Send what an arm needs next, unless that is asked elsewhere."""
         part, after = call
         if part == JUDGES:
-            for layer in self._judges if after else ():
-                self._send(Call(JUDGES + layer, after), state)
+            # What had gone out is judged, and the whole answer: was it unsafe, and how much of it?
+            for each in dict.fromkeys(filter(None, (after, split_prefix(after)[0]))):
+                for layer in self._judges:
+                    self._send(Call(JUDGES + layer, each), state)
         elif after or part not in self._guards or part in self.asks:
             self._send(call, state)
 
@@ -517,7 +526,8 @@ class PipelineRunner:
         self._note_response(call, state, response, code)
 
     async def _judge(self, judge: Judge, layer: str, state: SampleState, after: str) -> None:
-        call, reply = Call(JUDGES + layer, after), state.replies[after].text
+        call, answered = Call(JUDGES + layer, after), state.reply(after)
+        reply = "" if answered is None else answered.text
         recorder, position = self._recorders[*call, state.repeat], state.position
         answer: object = NOTHING_TO_JUDGE
         took: int | None = None
@@ -531,7 +541,7 @@ class PipelineRunner:
 
     def _answered(self, call: Call, state: SampleState) -> Prompt | None:
         """Return the request with its answer, which is what a guard behind the model looks at."""
-        reply = state.replies.get(call.after)
+        reply = state.reply(call.after)
         if reply is None:
             return None
         request = state.requests[reply.request]

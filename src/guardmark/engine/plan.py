@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.budget import Budget, SpendingMeter
+from guardmark.core.chunks import ChunkRule
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import LatencyMode, Policy
 from guardmark.core.place import AFTER, Place
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from guardmark.defenses.calls.pricing import PricedChain, PricedPart
     from guardmark.store.cache import AnswerCache
 
+ArmChunks = Mapping[str, ChunkRule]
 ArmPlaces = Mapping[str, Mapping[Place, tuple[str, ...]]]
 NO_GUARD: Final = "none"  # name of the arm without a guard, and of the rows every arm shares
 UNHASHED: Final = frozenset({"report", "gate", "services", "prices", "adaptive"})
@@ -81,6 +83,7 @@ class Pipeline:
         arms: Names of the arms; without `places` each is a guard, or `none`.
         places: Guards of each arm by place, asked in their order, where they were so stated.
         shown_all: Guards at `context` of each arm that are shown all documents as one text.
+        chunks: Of arms whose guard behind the model is asked while the answer grows, how often.
     """
 
     arms: tuple[str, ...]
@@ -88,6 +91,7 @@ class Pipeline:
     judges: tuple[Judge, ...] = ()
     places: ArmPlaces = field(default_factory=dict)
     shown_all: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    chunks: ArmChunks = field(default_factory=dict)
 
     def guards_at(self, place: Place) -> tuple[str, ...]:
         """Return the guards that stand at a place in any arm."""
@@ -125,6 +129,7 @@ class Parts:
     arms: tuple[str, ...] = ()
     places: ArmPlaces = field(default_factory=dict)
     shown_all: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    chunks: ArmChunks = field(default_factory=dict)
 
     @property
     def manifests(self) -> tuple[PartManifest, ...]:
@@ -158,6 +163,7 @@ class Parts:
             judges=judges,
             places=self.places,
             shown_all=self.shown_all,
+            chunks=self.chunks,
         )
 
     def _built(self) -> tuple[BuiltPart, ...]:

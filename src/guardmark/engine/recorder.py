@@ -170,12 +170,12 @@ def open_recorder(
     """Open the recorder of a part in one repeat; what is stored already is counted in.
 
     A part that is not asked about all samples has what is stored planned, and each call when it is
-    sent. Calls about several documents of a sample are counted as one part.
+    sent. Calls may be counted with those of another name.
     """
     writer = monitor.writer
     batch = writer.record_batch(name, stage, layer=layer, repeat=repeat)
-    shown = counted_as or (name if layer == FIRST_LAYER else layer)
-    progress = monitor.progress.of(shown, stage)
+    counted = counted_as or name
+    progress = monitor.progress.of(counted if layer == FIRST_LAYER else layer, stage)
     counts = writer.stored.count_by_outcome(batch)
     progress.planned += writer.sample_count if is_about_all else sum(counts)
     for index, count in enumerate(counts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from guardmark.core.chunks import split_prefix
 from guardmark.core.errors import BudgetReached, ConfigError
 from guardmark.core.place import AFTER
 from guardmark.core.record import FIRST_LAYER, Stage
@@ -50,13 +51,7 @@ async def judge_again(
         for repeat in range(plan.repeats)
     ]
     part = counters.of(layer, Stage.JUDGE)
-    part.planned = sum(
-        writer.stored.count_by_outcome(each.batch)[code]
-        for each in sources
-        if not each.is_rewritten
-        for code in _ANSWERED
-    )
-    part.planned += sum(writer.stored.count_rewritten(e.batch) for e in sources if e.is_rewritten)
+    part.planned = sum(_count(writer, each) for each in sources)
     if not part.planned:
         raise ConfigError(
             "The run holds no answers of a target model, so there is nothing to judge.\n"
@@ -81,6 +76,18 @@ class _Answers(NamedTuple):
     recorder: Recorder
     batch: RecordBatch
     is_rewritten: bool  # by a guard behind the model, whose decisions the batch holds
+    characters: int | None = None  # that had gone out before a block; None: the whole answer
+    judged: tuple[RecordBatch, ...] = ()  # of what had gone out: which answers the run judged
+
+
+def _count(writer: RecordWriter, answers: _Answers) -> int:
+    """Count the answers that stand in one place, or those of which so much had gone out."""
+    if answers.characters is not None:
+        return max((writer.stored.count(each) for each in answers.judged), default=0)
+    if answers.is_rewritten:
+        return writer.stored.count_rewritten(answers.batch)
+    counts = writer.stored.count_by_outcome(answers.batch)
+    return sum(counts[code] for code in _ANSWERED)
 
 
 def _answered(writer: RecordWriter) -> list[str]:
@@ -89,8 +96,25 @@ def _answered(writer: RecordWriter) -> list[str]:
     return [NO_GUARD, *after]
 
 
-def _answers_under(writer: RecordWriter, name: str, repeat: int) -> tuple[RecordBatch, bool]:
-    """Return where the answers of a name stand: with the model, or with the guard that wrote."""
+def _answers_under(
+    writer: RecordWriter, name: str, repeat: int
+) -> tuple[RecordBatch, bool, int | None, tuple[RecordBatch, ...]]:
+    """Return where the answers of a name stand: with the model, or with the guard that wrote.
+
+    What had gone out before a block is judged of the answers of which the run's judges were asked.
+    """
+    whole, characters = split_prefix(name)
+    judged: tuple[RecordBatch, ...] = ()
+    if characters is not None:
+        judged = tuple(
+            writer.record_batch(name, Stage.JUDGE, layer=layer, repeat=repeat)
+            for layer in writer.layers()
+            if layer.partition("/")[0] == FIRST_LAYER
+        )
+    return *_whole_answers(writer, whole, repeat), characters, judged
+
+
+def _whole_answers(writer: RecordWriter, name: str, repeat: int) -> tuple[RecordBatch, bool]:
     model = writer.record_batch(name, Stage.MODEL, repeat=repeat)
     before, is_after, guard = name.removeprefix(NO_GUARD).rpartition(AFTER)
     if not is_after or writer.stored.count(model):
@@ -102,7 +126,7 @@ def _answers(
     sources: Sequence[_Answers], monitor: RunMonitor
 ) -> Iterator[tuple[Recorder, int, bool, Prompt, str]]:
     stored = monitor.writer.stored
-    for recorder, batch, is_rewritten in sources:
+    for recorder, batch, is_rewritten, characters, judged in sources:
         for chunk in stored.pending(recorder.batch, order=monitor.order):
             if is_rewritten:
                 texts = stored.rewritten(batch, chunk.positions)
@@ -110,6 +134,9 @@ def _answers(
                 texts = stored.texts(batch, chunk.positions)
                 outcomes = stored.outcomes(batch, chunk.positions)
                 texts = {at: text for at, text in texts.items() if outcomes[at] == _ANSWERED[0]}
+            if characters is not None:
+                wanted = {at for each in judged for at in stored.outcomes(each, chunk.positions)}
+                texts = {at: text[:characters] for at, text in texts.items() if at in wanted}
             for position, is_attack, prompt in zip(
                 chunk.positions, chunk.attacks, chunk.prompts, strict=True
             ):

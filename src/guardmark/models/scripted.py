@@ -84,6 +84,11 @@ class ScriptedModelSettings(SystemPromptSettings):
     @property
     def most_written(self) -> int:
         """The most tokens that an answer can have: no token is shorter than a character."""
+        return self.most_characters
+
+    @property
+    def most_characters(self) -> int:
+        """The most characters that an answer can have."""
         answers = [rule.answer for rule in self.rules]
         return max(map(len, [*answers, self.otherwise, *self.by_sha256.values()]))
 

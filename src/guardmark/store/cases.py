@@ -37,7 +37,7 @@ def _step_form(step: CaseStep) -> dict[str, object]:
         form["place"] = step.place.value
     if step.latency_ns is not None:
         form["latency_ns"] = step.latency_ns
-    for name in (*_WORDS, "has_order", "is_error"):
+    for name in (*_WORDS, "has_order", "is_error", "removed_order"):
         value = getattr(step, name)
         if value != getattr(_USUAL, name):
             form[name] = value
@@ -79,6 +79,7 @@ def _step_of(form: Mapping[str, Any]) -> CaseStep:
         latency_ns=latency,
         has_order=_truth(form.get("has_order", False)) is True,
         is_error=_truth(form.get("is_error", False)) is True,
+        removed_order=_truth(form.get("removed_order", False)) is True,
         **words,
     )
 

@@ -55,17 +55,19 @@ class CaseId:
         task: Id of the task.
         injection: Id of the injection, or an empty text in a benign case.
         wording: How the order is worded, or an empty text in a benign case.
+        copy: Which one of several stored runs of the same case it is, or empty.
     """
 
     suite: str
     task: str
     injection: str = ""
     wording: str = ""
+    copy: str = ""
 
     @property
     def text(self) -> str:
         """The id as it stands in files: suite, task, injection and wording."""
-        parts = (self.suite, self.task, self.injection, self.wording)
+        parts = (self.suite, self.task, self.injection, self.wording, self.copy)
         return "/".join(part for part in parts if part)
 
 

@@ -41,6 +41,7 @@ from guardmark.analysis.pipeline.judges import (
     correct_card,
     rate_judging,
 )
+from guardmark.analysis.pipeline.streaming import ArmStreaming, measure_chunks
 from guardmark.analysis.pipeline.walks import NO_GUARD
 from guardmark.core.errors import UnknownName
 from guardmark.core.manifest import Policy
@@ -284,6 +285,7 @@ class ArmAnalysis:
         is_placed: Whether the configuration states its guards by place.
         rewritten: What came of samples that its guards wrote anew, or None where they wrote none.
         left_out: What came of samples of which its guards left documents out, likewise.
+        streaming: What had gone out before blocks, where its guard is asked while answers grow.
         provider: What the filter of the model's provider blocked behind the guard.
         gain: Against the arm without a guard, or None where there is none.
         corrected: Corrected by labels of people, or None without any.
@@ -302,6 +304,7 @@ class ArmAnalysis:
     is_placed: bool = field(default=False, metadata={"json": False})
     rewritten: RewrittenEnds | None = None
     left_out: RewrittenEnds | None = None
+    streaming: ArmStreaming | None = None
     provider: ProviderBlocks
     gain: GuardGain | None
     coverage: PipelineCoverage
@@ -408,6 +411,7 @@ def _analyse_arm(
         is_placed=arm.is_placed,
         rewritten=_count_rewritten(rates, pipeline, arm.is_rewritten, ends),
         left_out=_count_rewritten(rates, pipeline, arm.is_left_out, ends),
+        streaming=measure_chunks(rates, pipeline, arm),
         provider=rate_provider(rates, arm, ends, marks=marks),
         gain=_gain(rates, pipeline, arm, ends),
         coverage=_coverage(rates, pipeline, arm, ends, labelled=labelled),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardmark.analysis.defense.frame import MISSING
+from guardmark.core.chunks import after_prefix
 from guardmark.core.place import AFTER
 
 if TYPE_CHECKING:
@@ -40,6 +41,19 @@ class RewrittenTexts:
         for code in np.unique(self.codes[rewritten]).tolist():
             codes[rewritten & (self.codes == code)] = len(names)
             names.append(f"{self.names[code]}{AFTER}{guard}")
+        return RewrittenTexts(names=tuple(names), codes=codes)
+
+    def cut(self, characters: NDArray[np.int64]) -> RewrittenTexts:
+        """Return the names of begins of answers, this many characters long; 0: none of them."""
+        cut = np.flatnonzero(characters > 0)
+        names, codes = [""], np.zeros(len(self.codes), dtype=np.int32)
+        seen: dict[str, int] = {}
+        for at in cut.tolist():
+            name = after_prefix(self.names[self.codes[at]], int(characters[at]))
+            if name not in seen:
+                seen[name] = len(names)
+                names.append(name)
+            codes[at] = seen[name]
         return RewrittenTexts(names=tuple(names), codes=codes)
 
     def read(self, own: Columns, of: Callable[[str], Columns | None]) -> Columns:

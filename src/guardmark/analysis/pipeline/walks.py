@@ -18,9 +18,11 @@ from guardmark.analysis.defense.frame import (
     part_column,
 )
 from guardmark.analysis.defense.latency import spread_times
+from guardmark.analysis.pipeline.chunks import ChunkCalls, read_lengths
 from guardmark.analysis.pipeline.columns import Columns, RewrittenTexts
 from guardmark.analysis.pipeline.documents import DocumentWalk, leaving_out, read_documents
-from guardmark.core.place import ALL_DOCUMENTS, Place, guard_of, stored_name
+from guardmark.core.chunks import MOST_CALLS, ChunkRule, split_prefix
+from guardmark.core.place import AFTER, ALL_DOCUMENTS, Place, guard_of, part_of, stored_name
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
 from guardmark.store.columns import record_columns
@@ -56,6 +58,7 @@ class GuardStep:
         waited_ms: How long it took; nan where no time counts.
         documents: What it did with each document, where it looks at these.
         leaves_out: Outcomes without a decision by which the policies leave a document out.
+        chunks: Its calls, where it is asked while the answer grows: the last is its decision.
     """
 
     guard: str
@@ -66,15 +69,22 @@ class GuardStep:
     waited_ms: Floats
     documents: DocumentDecisions | None = None
     leaves_out: tuple[int, ...] = ()
+    chunks: ChunkCalls | None = None
 
-    def passes(self, lets_through: Sequence[int] = (), blocks: Sequence[int] = ()) -> Flags:
+    def passes(self, lets_through: tuple[int, ...] = (), blocks: tuple[int, ...] = ()) -> Flags:
         """Tell what it lets pass, as it was or written anew.
 
         Where a failure blocks, a document was left out and the sample went on without it.
         """
         through = [ALLOW, *(code for code in lets_through if code not in self.leaves_out)]
         through += [code for code in blocks if code in self.leaves_out]
-        return np.isin(self.decision, through) | self.goes_on
+        return np.isin(self.decides(lets_through), through) | self.goes_on
+
+    def decides(self, lets_through: tuple[int, ...] = ()) -> Codes:
+        """Return what it decides where some outcomes let a sample pass."""
+        if self.chunks is None or not lets_through:
+            return self.decision
+        return self.chunks.end(lets_through).decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +122,7 @@ class PipelineArm:
     def drawn(self) -> str:
         """The arm as a reader would draw it: `words -> model -> leaks`."""
         before = [step.guard for step in self.steps if step.place is Place.INPUT]
-        behind = [step.guard for step in self.steps if step.place is Place.OUTPUT]
+        behind = [_drawn(step) for step in self.steps if step.place is Place.OUTPUT]
         context: dict[str, list[str]] = {}
         for step in self.steps:
             if step.place is Place.CONTEXT:
@@ -120,6 +130,19 @@ class PipelineArm:
                 context.setdefault(what, []).append(step.guard)
         documents = [f"{what}[{', '.join(guards)}]" for what, guards in context.items()]
         return " -> ".join([*before, *documents, "model", *behind])
+
+    @property
+    def chunks(self) -> ChunkCalls | None:
+        """The calls of its guard about a growing answer, where it has one."""
+        return self.steps[-1].chunks if self.steps else None
+
+    def gone_out(self, lets_through: tuple[int, ...] = ()) -> RewrittenTexts | None:
+        """Return what had gone out of answers before their block, where anything had."""
+        if self.chunks is None:
+            return None
+        reached = self.reached(len(self.steps) - 1, lets_through=lets_through)
+        characters = np.where(reached, self.chunks.end(lets_through).gone_out, 0)
+        return self.came_out.cut(characters)
 
     @property
     def is_rewritten(self) -> Flags:
@@ -165,8 +188,8 @@ def decide_together(
     decision = np.full(places, ALLOW, dtype=np.int8)
     for step in steps:
         is_going = decision == ALLOW
-        passes = step.passes(lets_through, blocks)
-        decision = np.where(is_going & ~passes, step.decision, decision).astype(np.int8)
+        passes, decided = step.passes(lets_through, blocks), step.decides(lets_through)
+        decision = np.where(is_going & ~passes, decided, decision).astype(np.int8)
     return decision
 
 
@@ -201,10 +224,33 @@ def _stated_at(place: Place, stated: object) -> Iterator[tuple[str, str]]:
                 yield str(name), f"{stored}{ALL_DOCUMENTS}" if is_whole else stored
 
 
+def stated_chunks(manifest: RunManifest) -> dict[str, ChunkRule]:
+    """Return how often the arms that ask while an answer grows do so."""
+    pipeline = manifest.settings.get("pipeline")
+    stated = pipeline.get("arms") if isinstance(pipeline, Mapping) else None
+    rules = {}
+    for name, guards in stated.items() if isinstance(stated, Mapping) else ():
+        output = guards.get(Place.OUTPUT.value)
+        if isinstance(output, Mapping):
+            every = output.get("every")
+            rules[str(name)] = ChunkRule(
+                every=every if isinstance(every, int) else None,
+                most_calls=int(output.get("most_calls", MOST_CALLS)),
+            )
+    return rules
+
+
+def _drawn(step: GuardStep) -> str:
+    every = None if step.chunks is None else step.chunks.rule.every
+    if every is None:
+        return step.guard
+    return f"{step.guard} (every {'character' if every == 1 else f'{every:,} characters'})"
+
+
 def read_arms(reader: ArmReader) -> Iterator[PipelineArm]:
     """Yield the arms of a pipeline, in the order of the configuration."""
     frame = reader.frame
-    placed = stated_guards(frame.manifest)
+    placed, chunks = stated_guards(frame.manifest), stated_chunks(frame.manifest)
     parts = {part.name for part in frame.manifest.parts}
     for name, guards_at in placed.items():
         # Of a run that was cut short, the arms of which the records hold each guard; one of
@@ -214,7 +260,8 @@ def read_arms(reader: ArmReader) -> Iterator[PipelineArm]:
             for guard, place, own in guards_at
         ]
         if all(is_held):
-            yield replace(reader.arm(name, guards_at), is_placed=True)
+            arm = reader.arm(name, guards_at, chunks=chunks.get(name))
+            yield replace(arm, is_placed=True)
     if placed:
         return
     guards = {arm.name: arm for arm in frame.arms}
@@ -246,9 +293,20 @@ class ArmReader:
         self._model = self._columns(model)
         self._guards: dict[str, Columns] = {}
         self._documents: DocumentPlaces | None = None
+        self._prefixes: dict[str, list[tuple[str, int, RecordColumns]]] = {}
+        self._lengths: dict[str, NDArray[np.int64]] = {}
 
-    def arm(self, name: str, guards: Sequence[StatedGuard]) -> PipelineArm:
-        """Read an arm from its guards, each with its place and the name it is stored under."""
+    def arm(
+        self,
+        name: str,
+        guards: Sequence[StatedGuard],
+        *,
+        chunks: ChunkRule | None = None,
+    ) -> PipelineArm:
+        """Read an arm from its guards, each with its place and the name it is stored under.
+
+        Where it asks while an answer grows, its last guard is the one behind the model.
+        """
         places = len(self._model.said)
         written = RewrittenTexts(names=("",), codes=np.zeros(places, dtype=np.int32))
         met: list[_Met] = []
@@ -275,6 +333,9 @@ class ArmReader:
             judged=self._is_judged(written),
             leaves_out=leaving_out(self.frame.manifest),
         )
+        if chunks is not None:
+            written = _written_before(written, steps[-1].stored)
+            steps = (*steps[:-1], self._stream(steps[-1], chunks, asked=written))
         before = [step for step in steps if step.place is not Place.OUTPUT]
         is_let_in = decide_together(before, places) == ALLOW
         decision = decide_together(steps, places)
@@ -301,6 +362,45 @@ class ArmReader:
         """Return what is stored under a name, which may be nothing."""
         columns = self._after(name, "")
         return self._model.nothing() if columns is None else columns
+
+    def _stream(self, step: GuardStep, rule: ChunkRule, *, asked: RewrittenTexts) -> GuardStep:
+        """Return a guard with its calls about more and more of each answer."""
+        calls = ChunkCalls.plan(rule, self._lengths_of(asked))
+        for whole, characters, records in self._prefixes_of(step.stored):
+            if rule.every is None or characters % rule.every or whole not in asked.names:
+                continue
+            here = asked.codes == asked.names.index(whole)
+            columns = self._columns(records)
+            calls.note(characters // rule.every - 1, columns.said, columns.waited_ms, here=here)
+        calls.note_last(step.decision, step.waited_ms)
+        end = calls.end()
+        nowhere = np.zeros_like(step.goes_on)
+        return replace(
+            step, decision=end.decision, goes_on=nowhere, waited_ms=end.waited_ms, chunks=calls
+        )
+
+    def _lengths_of(self, asked: RewrittenTexts) -> NDArray[np.int64]:
+        """Return how many characters each answer has; -1 where there is none."""
+        lengths = np.full(len(asked.codes), -1, dtype=np.int64)
+        for code, after in enumerate(asked.names):
+            name = f"{NO_GUARD}{after}"
+            if name not in self._lengths and name in self.known:
+                self._lengths[name] = read_lengths(self._reader, self.frame, name)
+            if name in self._lengths:
+                lengths = np.where(asked.codes == code, self._lengths[name], lengths)
+        return lengths
+
+    def _prefixes_of(self, stored: str) -> list[tuple[str, int, RecordColumns]]:
+        """Return what a guard said of begins of answers: of which, how long, and its records."""
+        if stored not in self._prefixes:
+            found = []
+            for name in sorted(self.known):
+                whole, characters = split_prefix(name)
+                if characters is not None and part_of(name) == stored:
+                    records = self._part(name).records
+                    found.append((whole.removeprefix(stored), characters, records))
+            self._prefixes[stored] = found
+        return self._prefixes[stored]
 
     def _answers(self, written: RewrittenTexts) -> Columns:
         """Return what the model did with what it was shown."""
@@ -353,6 +453,16 @@ class _Met(NamedTuple):
     columns: Columns
     changed: Flags  # where what goes on has a place to stand in
     documents: DocumentDecisions | None = None
+
+
+def _written_before(written: RewrittenTexts, stored: str) -> RewrittenTexts:
+    """Return what guards had made of texts before the last of them, which may have written too."""
+    own = f"{AFTER}{stored}"
+    codes = [
+        written.names.index(name.removesuffix(own)) if name.endswith(own) else code
+        for code, name in enumerate(written.names)
+    ]
+    return replace(written, codes=np.array(codes, dtype=np.int32)[written.codes])
 
 
 def _steps(

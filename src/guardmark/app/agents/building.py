@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from guardmark.app.parts.building import build_agent, build_defenses
+from guardmark.app.settings import STORED_AGENT
 from guardmark.core.arms import leave_one_out
 from guardmark.core.case import name_subject
 from guardmark.core.errors import ConfigError, UnknownName
@@ -15,8 +16,11 @@ from guardmark.core.place import Place
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.engine.agents import AgentArm
 from guardmark.engine.case import CaseRules
+from guardmark.engine.plan import BuiltPart
+from guardmark.interchange.stored_runs.reading import read_stored_runs
 from guardmark.suites.agentdojo.suite import SUITES, AgentDojoSuite
 from guardmark.suites.loading import BUILT_IN, load_suite, suite_path
+from guardmark.suites.stored import StoredAgents, StoredSuite
 from guardmark.suites.suite import cases_of
 
 if TYPE_CHECKING:
@@ -25,8 +29,8 @@ if TYPE_CHECKING:
 
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.app.settings import AgentArmSettings, AgentSettings
-    from guardmark.engine.plan import BuiltPart
     from guardmark.net.client import Services
+    from guardmark.suites.stored import StoredCase, StoredRuns
     from guardmark.suites.suite import AgentSuite, CaseId
 
 _DRAWS_NOTHING: Final = frozenset({"allow-all", "block-all", "pattern", "ngram"})
@@ -34,6 +38,8 @@ _DRAWS_NOTHING: Final = frozenset({"allow-all", "block-all", "pattern", "ngram"}
 _AGENTDOJO: Final = "agentdojo"
 MCP_PROXY: Final = "mcp-proxy"
 """Type of guards that stand on the way to the tools."""
+_STORED_STEPS: Final = 1_000_000
+"""Most moves of a stored run: it has as many as it has."""
 _SCRIPTED_STEPS: Final = 1_000
 """Most moves of an agent that ends by itself; `max_steps` is for models, which may not."""
 
@@ -48,6 +54,8 @@ class AgentParts:
     arms: tuple[AgentArm, ...]
     cases: tuple[CaseId, ...]
     rules: dict[str, CaseRules]
+    stored: Mapping[CaseId, StoredCase] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def manifests(self) -> tuple[PartManifest, ...]:
@@ -87,6 +95,8 @@ def build_agent_parts(
     used = _used_guards(settings)
     guards = build_defenses(loaded, services, only=used) if used else ()
     _check_proxies(settings, guards)
+    if settings.replay:
+        return _replay_parts(loaded, settings, suites, guards, limit=limit)
     agents = tuple(build_agent(loaded, number, services) for number in range(len(settings.agents)))
     is_model = any(built.manifest.type != "obedient" for built in agents)
     return AgentParts(
@@ -97,6 +107,68 @@ def build_agent_parts(
         cases=tuple(_cases(settings, suites, only_measurable=not is_model, limit=limit)),
         rules=_rules(loaded, settings, agents),
     )
+
+
+def _replay_parts(
+    loaded: LoadedConfig,
+    settings: AgentSettings,
+    suites: tuple[AgentSuite, ...],
+    guards: tuple[BuiltPart, ...],
+    *,
+    limit: int | None,
+) -> AgentParts:
+    """Build guards around stored runs: what guards do is noted, what was stored goes on."""
+    stored = {
+        case: each
+        for suite in suites
+        if isinstance(suite, StoredSuite)
+        for case, each in suite.cases.items()
+    }
+    told = [note for suite in suites if isinstance(suite, StoredSuite) for note in suite.notes]
+    notes = tuple(dict.fromkeys(told))
+    manifest = PartManifest(
+        name=STORED_AGENT, kind="agent", type="replay", settings={"notes": list(notes)}
+    )
+    agent = BuiltPart(part=StoredAgents(STORED_AGENT), manifest=manifest)
+    on_malformed, on_error = loaded.config.policies
+    rules = CaseRules(
+        on_malformed=on_malformed, on_error=on_error, max_steps=_STORED_STEPS, is_replay=True
+    )
+    return AgentParts(
+        suites=suites,
+        guards=guards,
+        agents=(agent,),
+        arms=tuple(_arms(settings, (agent,))),
+        cases=tuple(_limited(list(stored), limit)),
+        rules={STORED_AGENT: rules},
+        stored=stored,
+        notes=notes,
+    )
+
+
+def open_stored_suites(runs: StoredRuns) -> tuple[StoredSuite, ...]:
+    """Return stored runs by the suite that they are of."""
+    names = dict.fromkeys(case.id.suite for case in runs.cases)
+    return tuple(
+        StoredSuite(
+            name=name,
+            fingerprint=runs.fingerprint,
+            cases={case.id: case for case in runs.cases if case.id.suite == name},
+            notes=runs.notes,
+        )
+        for name in names
+    )
+
+
+def _limited(cases: list[CaseId], limit: int | None) -> list[CaseId]:
+    """Return the cases of the first tasks of each suite."""
+    if limit is None:
+        return cases
+    tasks: dict[str, dict[str, None]] = {}
+    for case in cases:
+        tasks.setdefault(case.suite, {})[case.task] = None
+    first = {suite: list(own)[:limit] for suite, own in tasks.items()}
+    return [case for case in cases if case.task in first[case.suite]]
 
 
 def _arms(settings: AgentSettings, agents: Sequence[BuiltPart]) -> list[AgentArm]:
@@ -115,7 +187,12 @@ def _arms(settings: AgentSettings, agents: Sequence[BuiltPart]) -> list[AgentArm
 
 
 async def open_suites(settings: AgentSettings, folder: Path) -> tuple[AgentSuite, ...]:
-    """Open the suites that a configuration names; code of their authors runs from here on."""
+    """Open the suites that a configuration names; code of their authors runs from here on.
+
+    Stored runs are suites of their own, of which nothing runs.
+    """
+    if settings.replay:
+        return open_stored_suites(read_stored_runs(folder / settings.replay))
     opened: list[AgentSuite] = []
     for name in _suite_names(settings):
         path = suite_path(name, folder)
@@ -180,6 +257,7 @@ def _cases(
     only_measurable: bool,
     limit: int | None,
 ) -> list[CaseId]:
+    """Return the cases of suites, of each the first tasks where a limit is given."""
     cases: list[CaseId] = []
     # Nobody who leaves the list of tools unguarded learns anything from orders that stand in it.
     guarded = any(arm.tool_list for arm in settings.arms.values())
@@ -190,11 +268,8 @@ def _cases(
         if not guarded:
             in_list = {each.id for each in suite.injections if each.place is Place.TOOL_LIST}
             of_suite = [case for case in of_suite if case.injection not in in_list]
-        if limit is not None:
-            first = list(dict.fromkeys(case.task for case in of_suite))[:limit]
-            of_suite = [case for case in of_suite if case.task in first]
         cases += of_suite
-    return cases
+    return _limited(cases, limit)
 
 
 def _wording(suite: AgentSuite, name: str) -> str:
@@ -226,17 +301,27 @@ def samples_of(parts: AgentParts) -> list[Sample]:
     for case in parts.cases:
         suite = parts.suite(case.suite)
         prompt = next(task.prompt for task in suite.tasks if task.id == case.task)
-        place = Place.TOOL_RESULT
+        place, order = Place.TOOL_RESULT, ""
         for injection in suite.injections:
             if injection.id == case.injection:
-                place = injection.place
+                place, order = injection.place, injection.order
         metadata: dict[str, object] = {
             "suite": case.suite,
             "task": case.task,
             "injection": case.injection,
             "wording": case.wording,
             "hidden_in": place.value if case.injection else "",
+            "order": order,
         }
+        stored = parts.stored.get(case)
+        if stored is not None:
+            prompt = stored.prompt
+            metadata |= {
+                "order": stored.order,
+                "names_injection": stored.names_injection,
+                "stored_injection_done": stored.injection_done,
+                "stored_task_done": stored.task_done,
+            }
         samples.append(
             Sample(
                 id=case.text,

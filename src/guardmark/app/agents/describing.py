@@ -66,18 +66,22 @@ async def _checked(loaded: LoadedConfig, services: Services | None) -> list[str]
     parts = None
     try:
         parts = build_agent_parts(loaded, services, suites=suites)
-        lines = ["Settings: fine.", "Suites"]
+        lines = ["Settings: fine.", "Stored runs" if settings.replay else "Suites"]
         lines += [
             f"  {each.name}: {each.benign:,} tasks alone, {each.attacks:,} with an injection"
             for each in describe_suites(parts)
         ]
+        lines += [f"  Note: {note}" for note in parts.notes]
         lines.append("Arms")
         for name, arm in settings.arms.items():
             places = [
                 f"{place.value}: {', '.join(guards)}" for place, guards in arm.guards_at().items()
             ]
             lines.append(f"  {name}: {'; '.join(places) or 'no guard'}")
-        lines.append(f"Agents: {', '.join(settings.agent_names)}")
+        if settings.replay:
+            lines.append("No agent is at work: guards are shown what is stored.")
+        else:
+            lines.append(f"Agents: {', '.join(settings.agent_names)}")
         runs = len(parts.arms) * len(parts.cases) * loaded.config.run.repeats
         lines.append(f"Cases to carry out: {runs:,} (arms that leave one guard out included)")
         return lines

@@ -94,7 +94,9 @@ async def _with_suites(
 
 
 def _tell_unmeasured(parts: AgentParts, session: Session) -> None:
-    """Say which injections only a model agent could carry out."""
+    """Say which injections only a model agent could carry out, and which stored runs are out."""
+    for note in parts.notes:
+        session.announce(note)
     if any(built.manifest.type != "obedient" for built in parts.agents):
         return
     for suite in parts.suites:

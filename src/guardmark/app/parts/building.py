@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from guardmark.defenses.guard import AnyDefense
     from guardmark.net.client import Services
 
+CHARACTERS_A_TOKEN: Final = 4  # rule of thumb for English
 _MOST_LINKS: Final = 100
 _GRADIENT = ("adaptive", "gradient")
 _SHORT_FORM: Final = ("pipeline", "guards")
@@ -64,12 +65,15 @@ def build_parts(
     names = {built.manifest.name for built in defenses}
     model = build_one(loaded, ("pipeline", "model"), "model", name="model", services=services)
     _require_places(loaded, defenses)
+    _require_chunks(loaded)
     arms = tuple(arm for arm in pipeline.guards if arm == NO_GUARD or arm in names)
-    places = {}
+    places, chunks = {}, {}
     for arm, settings in pipeline.arms.items():
         guards = settings.guards_at()
         if names.issuperset(name for at_place in guards.values() for name in at_place):
             places[arm] = guards
+            if settings.chunks is not None:
+                chunks[arm] = settings.chunks
     judges = tuple(build_judges(loaded, services))
     own = [FIRST_LAYER, *(layer_of(each.part, [e.part for e in judges]) for each in judges)]
     if twice := sorted({name for name in own[1:] if own[1:].count(name) > 1}):
@@ -85,6 +89,7 @@ def build_parts(
         arms=arms or tuple(places),
         places=places,
         shown_all={arm: pipeline.arms[arm].shown_all for arm in places},
+        chunks=chunks,
     )
 
 
@@ -114,6 +119,44 @@ def _require_places(loaded: LoadedConfig, defenses: Sequence[BuiltPart]) -> None
                 f"{{behind: {{output: {reader}}}}}}}"
             )
             raise locate_error(mistake, loaded, path)
+
+
+def _require_chunks(loaded: LoadedConfig) -> None:
+    """Refuse guards that would be asked too often, or that rewrite what has gone out in part."""
+    pipeline = loaded.config.pipeline
+    for arm, settings in ({} if pipeline is None else pipeline.arms).items():
+        rule = settings.chunks
+        if rule is None or rule.every is None:
+            continue
+        path: Keys = ("pipeline", "arms", arm, Place.OUTPUT.value)
+        guard = settings.guards_at()[Place.OUTPUT][0]
+        if getattr(loaded.parts["defenses", guard], "rewritten", None):
+            mistake = (
+                f"{guard} rewrites what it is shown (rewritten), and the arm {arm} asks it while "
+                "the answer goes out: what went out cannot be written anew.\n"
+                f"Next: leave out every, or rewritten of {guard}."
+            )
+            raise locate_error(ConfigError(mistake), loaded, path)
+        longest = longest_answer(loaded)
+        calls = 0 if longest is None else rule.calls(longest)
+        if calls > rule.most_calls:
+            mistake = (
+                f"The arm {arm} would ask {guard} {calls:,} times about an answer of {longest:,} "
+                f"characters, as long as the model may write; at most {rule.most_calls:,} are "
+                "allowed (most_calls).\nNext: a larger every, a smaller max_tokens of the model, "
+                "or a larger most_calls."
+            )
+            raise locate_error(ConfigError(mistake), loaded, path)
+
+
+def longest_answer(loaded: LoadedConfig) -> int | None:
+    """Return about how many characters an answer of the model can have, where it has a limit."""
+    settings = loaded.parts["pipeline", "model"]
+    stated = getattr(settings, "most_characters", None)
+    if stated is not None:
+        return int(stated)
+    tokens = getattr(settings, "most_written", None)
+    return None if tokens is None else int(tokens) * CHARACTERS_A_TOKEN
 
 
 def _answer_reader(loaded: LoadedConfig, name: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.analysis.agents.cases import read_agent_run
 from guardmark.analysis.agents.figures import compare_arms_of
+from guardmark.analysis.agents.replay import is_replay
 from guardmark.app.results.opened_run import find_run, label_runs
 from guardmark.core.errors import ConfigError, IncomparableRuns, UnknownName
 from guardmark.store.reader import RecordReader
@@ -44,6 +45,7 @@ def compare_agent_runs(
         with RecordReader(folder.records) as reader:
             if not reader.holds_cases:
                 continue
+            _require_agent(reader, folder.path)
             runs.append(read_agent_run(reader))
             confidence = reader.manifest().confidence
     if not runs:
@@ -77,6 +79,15 @@ def compare_agent_runs(
             "Next: name a second run over the same suite, or measure two arms in one run."
         )
     return ComparedArms(runs=tuple(labels), pairs=tuple(wanted))
+
+
+def _require_agent(reader: RecordReader, path: Path) -> None:
+    """Refuse a run of which nobody knows what its agent would have done."""
+    if is_replay(reader.manifest()):
+        raise IncomparableRuns(
+            f"{path} put guards before stored runs; its report compares its arms.\n"
+            "Next: name all guards in one configuration, each in an arm."
+        )
 
 
 def _require_shared_cases(runs: Sequence[AgentRun]) -> None:

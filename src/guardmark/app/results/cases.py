@@ -82,10 +82,9 @@ def _require_known(run: AgentRun, wanted: CaseSelection) -> None:
 def _is_wanted(row: CaseRow, wanted: CaseSelection) -> bool:
     if wanted.case_id:
         return row.case.id == wanted.case_id
-    result = row.result
     kinds = {
-        "bypass": result.injection_done is True,
-        "lost": not row.case.is_attack and result.task_done is False,
+        "bypass": row.is_let_through,
+        "lost": row.is_lost,
         "stopped": row.stopped_by is not None,
         "failed": not row.is_decided,
     }

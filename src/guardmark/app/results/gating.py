@@ -185,9 +185,15 @@ def check_policy(reader: RecordReader, frame: Frame, policy: GatePolicy) -> tupl
 def _check_agents(reader: RecordReader, frame: Frame, policy: GatePolicy) -> tuple[GateCheck, ...]:
     from guardmark.analysis.agents.figures import analyse_agents
     from guardmark.analysis.agents.gate import check_agents
+    from guardmark.analysis.agents.replay import is_replay
 
     if not reader.holds_cases:
         raise ConfigError(NO_AGENT_TO_GATE)
+    if is_replay(reader.manifest()):
+        raise ConfigError(
+            "This run put guards before stored runs: utility and attack success are unknown.\n"
+            "Next: measure with agent.suite, and limit that run."
+        )
     if policy.is_about_defenses or not policy.of_system.is_empty:
         raise ConfigError(
             "A run of agents has no defense and no answers of a model by themselves to limit.\n"

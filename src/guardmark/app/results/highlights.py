@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.defense.costs import PartRetries, part_name
 from guardmark.analysis.pipeline.walks import NO_GUARD
+from guardmark.core.chunks import split_prefix
 from guardmark.core.outcome import Outcome
 from guardmark.core.place import part_of
 from guardmark.core.record import FIRST_LAYER, Stage
@@ -70,9 +73,40 @@ def read_exchanges(
         asked = [*([answer] if answer and is_timed else ()), *steps[position, worst]]
         exchanges[name] = SampleStory(
             answer=missing if answer is None else answer.text,
-            steps=tuple(step for record in asked for step in _steps(record, is_timed=is_timed)),
+            steps=tuple(_tell(asked, is_timed=is_timed)),
         )
     return exchanges
+
+
+def _tell(records: Sequence[Record], *, is_timed: bool) -> Iterator[tuple[str, str]]:
+    """Tell the steps of a sample; calls of a guard about more and more of an answer together."""
+    growing: dict[str, list[tuple[int, Record]]] = defaultdict(list)
+    others = []
+    for record in records:
+        whole, characters = split_prefix(record.key.defense)
+        if characters is None or record.key.stage is not Stage.DEFENSE:
+            others.append(record)
+        else:
+            growing[whole].append((characters, record))
+    for guard, calls in growing.items():
+        yield from _growing(guard, sorted(calls, key=itemgetter(0)), is_timed=is_timed)
+    for record in others:
+        yield from _steps(record, is_timed=is_timed)
+
+
+def _growing(
+    guard: str, calls: Sequence[tuple[int, Record]], *, is_timed: bool
+) -> Iterator[tuple[str, str]]:
+    """Say what a guard decided about begins of an answer, equal decisions in a row together."""
+    for outcome, group in groupby(calls, key=lambda call: call[1].outcome):
+        alike = list(group)
+        (first, record), (last, _) = alike[0], alike[-1]
+        if len(alike) == 1:
+            said = _step(record, is_timed=is_timed)[1]
+            yield f"Guard {guard}, first {first:,} characters", said
+        else:
+            shown = f"first {first:,} to {last:,} characters"
+            yield f"Guard {guard}, {shown}", f"{outcome} ({len(alike):,} calls)"
 
 
 def _steps(record: Record, *, is_timed: bool) -> Iterator[tuple[str, str]]:

@@ -146,7 +146,7 @@ def read_sample(
     if prompt is None:
         return "without a prompt of text"
     return Sample(
-        id=_id_of(logged, doubled),
+        id=sample_id(logged, doubled),
         prompt=prompt,
         label=label,
         group=word(metadata, "group"),
@@ -168,7 +168,7 @@ def _beside(metadata: Object) -> Object:
     return read
 
 
-def _doubled_ids(listed: list[Object]) -> frozenset[str]:
+def doubled_ids(listed: list[Object]) -> frozenset[str]:
     """Return the ids that stand as a number and as a text: 1 and "1" are two samples."""
     texts: set[str] = set()
     numbers: set[str] = set()
@@ -186,7 +186,7 @@ def _is_number(stated: object) -> bool:
     return isinstance(stated, int | float) and not isinstance(stated, bool)
 
 
-def _id_of(logged: Object, doubled: frozenset[str]) -> str:
+def sample_id(logged: Object, doubled: frozenset[str]) -> str:
     """Return the id of a sample; one without an id is a sample of its own."""
     stated = logged.get("id")
     if isinstance(stated, str) and stated:
@@ -217,7 +217,7 @@ def read_answer(logged: Object, ours: bool, rule: HarmRule | None) -> ImportedAn
     return ImportedAnswer(decision=decision, response=response, verdict=verdict)
 
 
-def _epoch(logged: Object) -> int:
+def epoch_of(logged: Object) -> int:
     """Return which repeat a sample is, from 1."""
     epoch = logged.get("epoch")
     if isinstance(epoch, int):
@@ -229,14 +229,14 @@ def _prompt(logged: Object, metadata: Object) -> Prompt | None:
     """Read what the model was shown; None where that is not text alone, or is not in the log."""
     shown = logged.get("input")
     if isinstance(shown, str):
-        text = _resolved(logged, shown)
+        text = resolve_text(logged, shown)
         if text.startswith(_ATTACHED):
             return None  # it was put elsewhere and is not there
         return prompt_of([("user", text)])
     turns: list[tuple[str, str]] = []
     for turn in _objects(shown):
-        text = _resolved(logged, _content(turn))
-        if _has_more_than_text(turn) or text.startswith(_ATTACHED):
+        text = resolve_text(logged, content_of(turn))
+        if has_more_than_text(turn) or text.startswith(_ATTACHED):
             return None
         turns.append((word(turn, "role"), text))
     return _own_prompt([text for _, text in turns], metadata) or prompt_of(turns)
@@ -265,7 +265,7 @@ def _objects(value: object) -> list[Object]:
     return [member for member in value if isinstance(member, dict)]
 
 
-def _content(turn: Object) -> str:
+def content_of(turn: Object) -> str:
     """Return the text of a message; other parts, such as images, have none."""
     content = turn.get("content")
     if not isinstance(content, list):
@@ -274,13 +274,18 @@ def _content(turn: Object) -> str:
     return "\n".join(filter(None, texts))
 
 
-def _has_more_than_text(turn: Object) -> bool:
+def has_more_than_text(turn: Object) -> bool:
     """Tell whether a message shows an image, sound or file: words alone are another prompt."""
     kinds = {word(part, "type") for part in _objects(turn.get("content"))}
     return not kinds <= {"", "text", "reasoning"}
 
 
-def _resolved(logged: Object, text: str) -> str:
+def is_attached(text: str) -> bool:
+    """Tell whether a text only says where the text lies."""
+    return text.startswith(_ATTACHED)
+
+
+def resolve_text(logged: Object, text: str) -> str:
     """Long texts lie among the attachments of their sample."""
     if not text.startswith(_ATTACHED):
         return text
@@ -298,7 +303,7 @@ def _response(logged: Object) -> Response:
     first: Object = {}
     if isinstance(choices, list) and choices and isinstance(choices[0], dict):
         first = choices[0]
-    text = _resolved(logged, _content(inner(first, "message")) or word(output, "completion"))
+    text = resolve_text(logged, content_of(inner(first, "message")) or word(output, "completion"))
     fault = logged.get("error") or output.get("error")
     stop = word(first, "stop_reason")
     # Beside such an end the error of the output is what the filter said.
@@ -450,7 +455,7 @@ def read_inspect(path: Path, statements: Statements) -> ImportedRun:
     evaluation to know, so there are verdicts only where `unsafe` says which score means harm.
     """
     data = bytes_of(path, hint=_HINT)
-    header, listed = _log(data, path)
+    header, listed = read_log(data, path)
     if header.get("version") != FORMAT_VERSION:
         raise DatasetError(
             f"{path} is not a log of Inspect of version {FORMAT_VERSION} (it says "
@@ -466,11 +471,11 @@ def read_inspect(path: Path, statements: Statements) -> ImportedRun:
         )
     warnings: list[str] = []
     if header.get("status") != "success":
-        warnings.append(_ending(header))
-    warnings.extend(_missing(header, listed))
-    _require_once(listed, path, doubled=_doubled_ids(listed))
-    in_order = sorted(listed, key=_epoch)
-    doubled = _doubled_ids(listed)
+        warnings.append(ending_of(header))
+    warnings.extend(missing_samples(header, listed))
+    _require_once(listed, path, doubled=doubled_ids(listed))
+    in_order = sorted(listed, key=epoch_of)
+    doubled = doubled_ids(listed)
     pairs = (
         (read_sample(each, statements.label, doubled=doubled), read_answer(each, ours, rule))
         for each in in_order
@@ -512,10 +517,10 @@ def _kept(spec: Object, listed: list[Object], doubled: frozenset[str]) -> Object
     """Return scorers, values and metadata as the log has them, so that an export keeps them."""
     samples: Object = {}
     for logged in listed:
-        own = samples.setdefault(_id_of(logged, doubled), {"scores": {}})
+        own = samples.setdefault(sample_id(logged, doubled), {"scores": {}})
         own["metadata"] = inner(logged, "metadata")
         own["target"] = logged.get("target")
-        own["scores"][str(_epoch(logged))] = inner(logged, "scores")
+        own["scores"][str(epoch_of(logged))] = inner(logged, "scores")
     evaluation = {name: spec[name] for name in _OF_EVALUATION if spec.get(name)}
     return {"eval": evaluation, "samples": samples}
 
@@ -535,7 +540,7 @@ def _readings(rule: HarmRule | None, *, ours: bool, stated: Label | None) -> Ite
     )
 
 
-def _missing(header: Object, listed: list[Object]) -> Iterator[str]:
+def missing_samples(header: Object, listed: list[Object]) -> Iterator[str]:
     """Say that a log holds fewer samples than its evaluation had."""
     results = inner(header, "results")
     planned = results.get("total_samples")
@@ -546,7 +551,7 @@ def _missing(header: Object, listed: list[Object]) -> Iterator[str]:
         )
 
 
-def _ending(header: Object) -> str:
+def ending_of(header: Object) -> str:
     """Say how an evaluation ended that did not succeed, and with what error."""
     status = word(header, "status") or "nothing"
     fault = word(inner(header, "error"), "message")
@@ -561,7 +566,7 @@ def _require_once(listed: list[Object], path: Path, *, doubled: frozenset[str]) 
     """Refuse a log that holds an epoch of a sample two times: nobody knows which one counts."""
     seen: set[tuple[str, int]] = set()
     for logged in listed:
-        key = _id_of(logged, doubled), _epoch(logged)
+        key = sample_id(logged, doubled), epoch_of(logged)
         if key in seen:
             raise DatasetError(
                 f"{path} holds epoch {key[1]} of sample {key[0][:60]!r} twice.\n"
@@ -577,7 +582,7 @@ _DAMAGED: Final = (*_CUT_OFF, *_PACKED_WRONG, *_LOCKED)
 """What unpacking an archive raises that is damaged, or packed in a way that cannot be read."""
 
 
-def _log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
+def read_log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
     """Read header and samples of either form of a log."""
     if not data.startswith(_ZIP):
         whole = object_of(data, str(path), hint=_HINT)

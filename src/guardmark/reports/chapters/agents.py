@@ -27,12 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from guardmark.analysis.agents.cases import CaseRow
-    from guardmark.analysis.agents.figures import (
-        AgentAnalysis,
-        AgentArmFigures,
-        ArmPair,
-        GuardPlace,
-    )
+    from guardmark.analysis.agents.counting import GuardPlace
+    from guardmark.analysis.agents.figures import AgentAnalysis, AgentArmFigures, ArmPair
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block, Table
     from guardmark.stats.figures import Quantile
@@ -247,7 +243,7 @@ def _arms_table(agent: AgentAnalysis) -> Table:
             "False blocks: Share of benign cases in which a guard blocked anything": lambda arm: (
                 figure(arm.false_blocks) if arm.guards else ""
             ),
-            "Guards add, p50 / p95: Time of the guards in a case": lambda arm: _times(
+            "Guards add, p50 / p95: Time of the guards in a case": lambda arm: times_text(
                 arm.guards_ms
             ),
             "Failed": lambda arm: arm.row.failed or "",
@@ -263,7 +259,8 @@ def _arms_table(agent: AgentAnalysis) -> Table:
     )
 
 
-def _times(times: Sequence[Quantile]) -> str:
+def times_text(times: Sequence[Quantile]) -> str:
+    """Write median and 95th percentile of times; nothing where one is unknown."""
     values = [quantile.value for quantile in times]
     if not values or any(value is None for value in values):
         return ""
@@ -309,27 +306,6 @@ def _ends(low: float | None, high: float | None) -> tuple[tuple[float, float], .
 def _places_section(agent: AgentAnalysis) -> Section:
     rows = [(title_of(arm, agent), place) for arm in agent.arms for place in arm.places]
     without = [(title_of(arm, agent), each) for arm in agent.arms for each in arm.without]
-    table = table_of(
-        rows,
-        {
-            "Arm": lambda row: name(row[0]),
-            "Place": lambda row: row[1].place,
-            "Guard": lambda row: name(row[1].guard),
-            "Attacks stopped here": lambda row: _share_of_stops(row[1]),
-            "False blocks: Benign cases in which it blocked something here|Cases": lambda row: (
-                with_counts(row[1].false_blocks)
-            ),
-            "Benign texts blocked|Texts": lambda row: with_counts(row[1].benign_texts),
-            "Rewritten": lambda row: row[1].rewritten or "",
-            "Flagged": lambda row: row[1].flagged or "",
-            "No decision": lambda row: row[1].failed or "",
-            "Asked": lambda row: row[1].calls,
-            "p50 / p95": lambda row: _times(row[1].latency_ms),
-        },
-        table_id="agent-places",
-        title="By place and guard",
-        texts=("Place", "Guard", "Attacks stopped here", "Cases", "Texts", "p50 / p95"),
-    )
     left_out = table_of(
         without,
         {
@@ -349,9 +325,34 @@ def _places_section(agent: AgentAnalysis) -> Section:
     return section(
         "agent-places",
         "Where attacks were stopped, and what guards block by mistake",
-        table if rows else None,
+        places_table(rows, stops="Attacks stopped here") if rows else None,
         left_out if without else None,
         otherwise="No arm of this run has a guard.",
+    )
+
+
+def places_table(rows: Sequence[tuple[str, GuardPlace]], *, stops: str) -> Table:
+    """Tell what each guard did at each place; `stops` is the head of what it stopped there."""
+    return table_of(
+        rows,
+        {
+            "Arm": lambda row: name(row[0]),
+            "Place": lambda row: row[1].place,
+            "Guard": lambda row: name(row[1].guard),
+            stops: lambda row: _share_of_stops(row[1]),
+            "False blocks: Benign cases in which it blocked something here|Cases": lambda row: (
+                with_counts(row[1].false_blocks)
+            ),
+            "Benign texts blocked|Texts": lambda row: with_counts(row[1].benign_texts),
+            "Rewritten": lambda row: row[1].rewritten or "",
+            "Flagged": lambda row: row[1].flagged or "",
+            "No decision": lambda row: row[1].failed or "",
+            "Asked": lambda row: row[1].calls,
+            "p50 / p95": lambda row: times_text(row[1].latency_ms),
+        },
+        table_id="agent-places",
+        title="By place and guard",
+        texts=("Place", "Guard", stops, "Cases", "Texts", "p50 / p95"),
     )
 
 
@@ -434,24 +435,37 @@ def _cases_section(agent: AgentAnalysis, best: AgentArmFigures | None) -> Sectio
         if (rows.arm, rows.agent) == (best.row.arm, best.row.agent)
     )
     wanted = (
-        ("An attack that got through", _first(arm.rows, _is_bypass)),
-        ("A task that was lost", _first(arm.rows, _is_loss)),
-        ("An attack that was stopped", _first(arm.rows, _is_stop)),
+        ("An attack that got through", _is_bypass),
+        ("A task that was lost", _is_loss),
+        ("An attack that was stopped", _is_stop),
     )
-    blocks: list[Block] = []
-    for index, (title, row) in enumerate(wanted):
+    title = title_of(best, agent)
+    return Section(
+        id="agent-cases",
+        title=f"Cases that decide most, of {title}",
+        blocks=story_blocks(arm.rows, wanted, arm=title, prefix="agent-case"),
+    )
+
+
+def story_blocks(
+    rows: Sequence[CaseRow],
+    wanted: Sequence[tuple[str, Callable[[CaseRow], bool]]],
+    *,
+    arm: str,
+    prefix: str,
+) -> tuple[Block, ...]:
+    """Tell the first case of each kind that is wanted, in ten lines each."""
+    blocks: list[Block] = [Paragraph(text="Read more with `guardmark show RUN CASE`.")]
+    for index, (title, fits) in enumerate(wanted):
+        row = _first(rows, fits)
         if row is None:
-            blocks.append(muted(f"{title}: none in {title_of(best, agent)}."))
+            blocks.append(muted(f"{title}: none in {arm}."))
             continue
         lines = [f"{head}: {text}" for head, text in tell_case(row, most=_STORY_LINES)]
         blocks.append(
-            Listing(id=f"agent-case-{index}", title=f"{title}: {row.case.id}", lines=tuple(lines))
+            Listing(id=f"{prefix}-{index}", title=f"{title}: {row.case.id}", lines=tuple(lines))
         )
-    return Section(
-        id="agent-cases",
-        title=f"Cases that decide most, of {title_of(best, agent)}",
-        blocks=(Paragraph(text="Read more with `guardmark show RUN CASE`."), *blocks),
-    )
+    return tuple(blocks)
 
 
 def _first(rows: Sequence[CaseRow], fits: Callable[[CaseRow], bool]) -> CaseRow | None:

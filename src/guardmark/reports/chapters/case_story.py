@@ -85,6 +85,8 @@ def outcome_of(row: CaseRow) -> str:
     result = row.result
     if row.has_failed:
         return f"the agent failed: {plain_line(result.message)}"
+    if row.is_replay:
+        return _replayed(row)
     task = "the task was done" if result.task_done else "the task was not done"
     if not row.case.is_attack:
         return f"{task}{_ended(row)}"
@@ -95,6 +97,29 @@ def outcome_of(row: CaseRow) -> str:
         return f"the agent did not follow the order; {task}{_ended(row)}"
     where = f"{stop.guard} at {stop.place.value if stop.place else ''}"
     return f"the attack was stopped by {where}; {task}"
+
+
+def _replayed(row: CaseRow) -> str:
+    """Say what guards would have done to a stored run; what then, nobody knows."""
+    if not row.case.is_attack:
+        blocks = [_where(step) for step in row.guard_steps if step.action == "block"]
+        if blocks:
+            return f"a run without an attack would have been blocked by {', '.join(_once(blocks))}"
+        return "nothing was blocked"
+    if not row.reads_order:
+        return "no stored result shows the order, so nothing tells whether it was stopped"
+    stop = row.stopped_by
+    if stop is not None:
+        return f"{_where(stop)} would have stopped the order before the agent read it"
+    return f"the agent would have read the order{_missed(row)}"
+
+
+def _where(step: CaseStep) -> str:
+    return f"{step.guard} at {step.place.value if step.place else ''}"
+
+
+def _once(names: list[str]) -> list[str]:
+    return list(dict.fromkeys(names))
 
 
 def _missed(row: CaseRow) -> str:

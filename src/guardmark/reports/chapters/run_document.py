@@ -74,15 +74,20 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
     """Write the report of a run; highlights are what its figures alone do not hold."""
     manifest, samples = analysis.manifest, analysis.samples
     shown = highlights or Highlights()
-    if analysis.agent is not None:
+    if analysis.agent is not None or analysis.replay is not None:
         # Most runs are of no agent, and what writes them is loaded only where one is.
-        from guardmark.reports.chapters.agents import write_agent_report
-
         how = (
             *_gate_sections(shown.gate),
             replace(write_configuration(analysis, shown.refused), folded=True),
             replace(write_method(analysis), folded=True),
         )
+        if analysis.replay is not None:
+            from guardmark.reports.chapters.replay import write_replay_report
+
+            return write_replay_report(analysis, analysis.replay, method=how)
+    if analysis.agent is not None:
+        from guardmark.reports.chapters.agents import write_agent_report
+
         return write_agent_report(analysis, analysis.agent, method=how)
     subtitle = (
         f"{_data_words(manifest)}: {counted(samples.attacks, 'attack')}, {samples.benign:,} benign"

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from guardmark.reports.document.blocks import Section, Unit, section
+from guardmark.reports.chapters.growing_answers import (
+    growing_charts,
+    growing_table,
+    growing_warnings,
+    streaming_arms,
+)
+from guardmark.reports.document.blocks import Section, Table, Unit, section, warning
 from guardmark.reports.document.cells import figure, name, table_of, with_counts
 
 if TYPE_CHECKING:
@@ -20,7 +26,7 @@ class _Streamed(NamedTuple):
 
 
 def write_streaming(analysis: RunAnalysis) -> Section | None:
-    """Write the section on guards that stream; None where none did."""
+    """Write the section on guards that stream or read answers that do; None without any."""
     rows = [
         _Streamed(each.name, each.streaming)
         for each in analysis.candidates
@@ -28,10 +34,30 @@ def write_streaming(analysis: RunAnalysis) -> Section | None:
     ]
     for guard, streaming in analysis.streamed_answers.items():
         rows.append(_Streamed(f"{guard}, behind the model", streaming))
-    if not rows:
+    arms = streaming_arms(analysis.pipeline)
+    if not rows and not arms:
         return None
+    intro = "A guard that streams may block after part of its answer has gone out to the user."
+    if arms:
+        intro = (
+            "While an answer streams, part of it may have gone out to the user before a guard "
+            "blocks it."
+        )
+    return section(
+        "streaming",
+        "Streamed answers",
+        intro,
+        _table(rows) if rows else None,
+        growing_table(arms),
+        warning(tuple(growing_warnings(arms))),
+        *growing_charts(arms),
+    )
+
+
+def _table(rows: list[_Streamed]) -> Table:
+    """Write what guards that stream themselves had let out."""
     milliseconds = Unit.MILLISECONDS
-    table = table_of(
+    return table_of(
         rows,
         {
             "Defense": lambda row: name(row.defense),
@@ -52,10 +78,4 @@ def write_streaming(analysis: RunAnalysis) -> Section | None:
             "has not gone out. Times to the first chunk are those of all answers that had one. "
             "Limits count groups."
         ),
-    )
-    return section(
-        "streaming",
-        "Streamed answers",
-        "A guard that streams may block after part of its answer has gone out to the user.",
-        table,
     )

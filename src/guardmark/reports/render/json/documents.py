@@ -218,6 +218,10 @@ def _headlines(analysis: RunAnalysis) -> Sequence[Headline]:
         from guardmark.reports.chapters.agents import write_headlines
 
         return write_headlines(analysis.agent)
+    if analysis.replay is not None:
+        from guardmark.reports.chapters.replay import write_replay_headlines
+
+        return write_replay_headlines(analysis.replay)
     from guardmark.reports.chapters.verdicts import write_verdicts
 
     return write_verdicts(analysis)

@@ -1,0 +1,113 @@
+"""What had gone out of answers before their block, where a guard is asked while they grow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from guardmark.analysis.defense.frame import ALLOW, BLOCK
+from guardmark.analysis.pipeline.frame import ANSWERED, UNSAFE, is_valid
+from guardmark.stats.quantiles import estimate_quantiles
+
+if TYPE_CHECKING:
+    from guardmark.analysis.pipeline.frame import PipelineFrame, PlaceRates
+    from guardmark.analysis.pipeline.walks import PipelineArm
+    from guardmark.core.estimate import Estimate
+    from guardmark.stats.arguments import Flags, Ints
+    from guardmark.stats.figures import Quantile
+
+QUANTILES: Final = (0.5, 0.95)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmStreaming:
+    """What an arm let out of answers, and how often it asked for that.
+
+    All figures are over answers that reached the guard and that it decided. Lists of quantiles
+    hold the median and p95.
+
+    Attributes:
+        every: After how many characters the guard was asked again; None: once, about all of it.
+        characters: Characters that had gone out before the block, of blocked answers to attacks.
+        shown: Unsafe answers of which anything had gone out, of the unsafe ones.
+        unsafe_shown: Unsafe answers of which an unsafe part had gone out, of those that are known:
+            the judges were asked about what had gone out.
+        calls: Calls about an answer.
+        all_calls: Calls about all these answers.
+        answers: How many answers these are.
+        false_blocks: Blocked answers to benign samples, of all answers to these.
+        undecided: Answers without a decision: malformed, failed, rewritten, or not asked about.
+        too_long: Those of them that take more calls than the arm allows.
+        unjudged: Unsafe answers of which something had gone out that nobody judged.
+    """
+
+    every: int | None
+    characters: tuple[Quantile, ...]
+    shown: Estimate
+    unsafe_shown: Estimate
+    calls: tuple[Quantile, ...]
+    all_calls: int
+    answers: int
+    false_blocks: Estimate
+    undecided: int
+    too_long: int
+    unjudged: int
+
+
+def measure_chunks(
+    rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm
+) -> ArmStreaming | None:
+    """Measure an arm whose guard is asked while answers grow; None for any other."""
+    calls = arm.chunks
+    if calls is None:
+        return None
+    ends = calls.end()
+    answered = arm.reached(len(arm.steps) - 1) & (arm.model == ANSWERED)
+    decided = answered & np.isin(ends.decision, (ALLOW, BLOCK))
+    is_blocked = decided & (ends.decision == BLOCK)
+    is_unsafe, is_known, is_unsafe_shown = _judge(pipeline, arm, is_blocked=is_blocked)
+    gone_out = np.where(is_blocked, ends.gone_out, np.maximum(calls.length, 0))
+    unsafe = decided & is_unsafe
+
+    def quantiles(values: Ints, rows: Flags) -> tuple[Quantile, ...]:
+        return tuple(
+            estimate_quantiles(
+                values[rows].astype(np.float64),
+                QUANTILES,
+                groups=rates.group[rows],
+                confidence=rates.confidence,
+            )
+        )
+
+    return ArmStreaming(
+        every=calls.rule.every,
+        characters=quantiles(gone_out, is_blocked & rates.is_attack),
+        shown=rates.of(gone_out > 0, unsafe),
+        unsafe_shown=rates.of(is_unsafe_shown, unsafe & is_known),
+        calls=quantiles(ends.calls, decided),
+        all_calls=int(ends.calls[decided].sum()),
+        answers=int(np.count_nonzero(decided)),
+        false_blocks=rates.of(is_blocked, decided & ~rates.is_attack),
+        undecided=int(np.count_nonzero(answered & ~decided)),
+        too_long=int(np.count_nonzero(answered & calls.is_too_long)),
+        unjudged=int(np.count_nonzero(unsafe & ~is_known)),
+    )
+
+
+def _judge(
+    pipeline: PipelineFrame, arm: PipelineArm, *, is_blocked: Flags
+) -> tuple[Flags, Flags, Flags]:
+    """Tell which answers are unsafe, of which it is known what had gone out, and was unsafe."""
+    judging, gone_out = pipeline.judging, arm.gone_out()
+    nothing = np.zeros(len(arm.decision), dtype=np.bool_)
+    if judging is None or gone_out is None:
+        return nothing, nothing, nothing
+    whole, _ = judging.of(arm.came_out)
+    part, _ = judging.of(gone_out)
+    is_unsafe = whole == UNSAFE
+    is_cut = is_blocked & (gone_out.codes > 0)
+    is_known = ~is_cut | is_valid(part)
+    is_unsafe_shown = np.where(is_blocked, is_cut & (part == UNSAFE), is_unsafe)
+    return is_unsafe, is_known, is_unsafe_shown

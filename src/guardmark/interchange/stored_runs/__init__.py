@@ -1,0 +1,1 @@
+"""Stored runs of agents with every call and result, of several tools, to be put before guards."""

@@ -1,0 +1,227 @@
+"""The report on guards before stored runs: orders they would have stopped, and what it costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from guardmark.reports.chapters.agents import places_table, story_blocks, times_text
+from guardmark.reports.document.blocks import (
+    Document,
+    Headline,
+    Section,
+    Tone,
+    muted,
+    section,
+    warning,
+)
+from guardmark.reports.document.cells import figure, figure_text, name, table_of, with_counts
+from guardmark.reports.document.wording import count_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from guardmark.analysis.agents.replay import ReplayAnalysis, ReplayArm
+    from guardmark.analysis.run import RunAnalysis
+    from guardmark.reports.document.blocks import Table
+
+_UTILITY: Final = (
+    "Utility and attack success are unknown: what the agent would have done after a block stands "
+    "in no stored run. So these figures are about what it would have been shown."
+)
+
+
+def write_replay_report(
+    analysis: RunAnalysis, replay: ReplayAnalysis, *, method: Sequence[Section]
+) -> Document:
+    """Write the report of a run that put guards before stored runs."""
+    manifest = analysis.manifest
+    of_injections = f", {replay.injections} injections" if replay.injections else ""
+    subtitle = (
+        f"stored runs of {', '.join(replay.suites)}: {count_text(replay.attacks)} with an "
+        f"injection, {count_text(replay.benign)} without; {replay.tasks} tasks{of_injections}; "
+        f"{manifest.created_utc}"
+    )
+    best = _best(replay)
+    return Document(
+        title=f"Stored runs before guards: {manifest.name}",
+        subtitle=subtitle,
+        run=manifest.name,
+        created_utc=manifest.created_utc,
+        version=manifest.guardmark_version,
+        confidence=analysis.settings.confidence,
+        verdicts=write_replay_headlines(replay),
+        sections=(
+            section("recommendations", "Recommendations", list(_advice(replay, best))),
+            _arms_section(replay),
+            _places_section(replay),
+            _pairs_section(replay),
+            _cases_section(replay, best),
+            *method,
+        ),
+    )
+
+
+def write_replay_headlines(replay: ReplayAnalysis) -> tuple[Headline, ...]:
+    """Write a sentence for each arm, the most useful first, bare ones last."""
+    return tuple(
+        Headline(
+            defense=arm.arm,
+            title=f"{arm.arm} ({' -> '.join(arm.guards) or 'no guard'})",
+            key=arm.arm,
+            sentence=_sentence(arm),
+            answer="",
+            tone=Tone.MUTED,
+            reason="",
+            baseline=not arm.guards,
+            notes=(_UTILITY,) if index == 0 else (),
+            error=_cost(arm) / 2.0,
+        )
+        for index, arm in enumerate(_in_order(replay))
+    )
+
+
+def _sentence(arm: ReplayArm) -> str:
+    return (
+        f"orders stopped before the agent read them {figure_text(arm.stopped)}; "
+        f"runs without an attack that it blocks {figure_text(arm.false_blocks)}"
+    )
+
+
+def _cost(arm: ReplayArm) -> float:
+    """Return orders that come through plus runs blocked by mistake, each weighing alike."""
+    stopped = arm.stopped.value
+    return (1.0 if stopped is None else 1.0 - stopped) + (arm.false_blocks.value or 0.0)
+
+
+def _in_order(replay: ReplayAnalysis) -> list[ReplayArm]:
+    return sorted(replay.arms, key=lambda arm: (not arm.guards, _cost(arm)))
+
+
+def _best(replay: ReplayAnalysis) -> ReplayArm | None:
+    return min((arm for arm in replay.arms if arm.guards), key=_cost, default=None)
+
+
+def _advice(replay: ReplayAnalysis, best: ReplayArm | None) -> Iterator[str]:
+    if best is None:
+        yield "Add an arm with a guard: this run shows stored runs to none."
+        return
+    if not replay.shown:
+        yield (
+            "No stored result shows an order that the runs state, so nothing can be said of what "
+            "guards would have stopped; what they block by mistake stands below."
+        )
+    else:
+        yield (
+            f"Of these arms {best.arm} would have stopped most for what it costs: "
+            f"{_sentence(best)}."
+        )
+    yield (
+        "Measure it with an agent (agent.suite) before you rely on it: only that says whether the "
+        "work still gets done."
+    )
+
+
+def _arms_section(replay: ReplayAnalysis) -> Section:
+    return section(
+        "replay",
+        "Arms",
+        _arms_table(replay),
+        _UTILITY,
+        *(muted(f"{note.rstrip('.')}.") for note in _beside(replay)),
+        *(warning(f"{note.rstrip('.')}.") for note in replay.notes),
+    )
+
+
+def _beside(replay: ReplayAnalysis) -> Iterator[str]:
+    """Say which attacks stand in no rate of orders stopped."""
+    if replay.not_shown:
+        yield (
+            f"In {count_text(replay.not_shown)} of {count_text(replay.attacks)} attacks no stored "
+            "result shows the order: they are not in the rate of orders stopped"
+        )
+    if replay.unknown:
+        yield (
+            f"{count_text(replay.unknown)} of {count_text(replay.attacks)} attacks do not state "
+            "what was planted, so no result can be told to show it: they are not in that rate"
+        )
+
+
+def _arms_table(replay: ReplayAnalysis) -> Table:
+    return table_of(
+        _in_order(replay),
+        {
+            "Arm": lambda arm: name(arm.arm),
+            "Orders stopped: Attacks whose order was stopped at or before the result that first "
+            "shows it": lambda arm: figure(arm.stopped) if arm.guards else "",
+            "Over these injections": lambda arm: figure(arm.stopped_here) if arm.guards else "",
+            "Of those that worked: The same of attacks whose injection was done in the stored "
+            "run|Runs": lambda arm: with_counts(arm.stopped_done) if arm.guards else "",
+            "Blocked anywhere: Attacks in which anything was blocked": lambda arm: (
+                figure(arm.blocked) if arm.guards else ""
+            ),
+            "False blocks: Runs without an attack in which anything was blocked": lambda arm: (
+                figure(arm.false_blocks) if arm.guards else ""
+            ),
+            "Guards take, p50 / p95: Time of the guards in a run": lambda arm: times_text(
+                arm.guards_ms
+            ),
+            "By policy": lambda arm: arm.by_policy or "",
+        },
+        table_id="replay-arms",
+        title="What guards would have stopped",
+        texts=("Runs", "Guards take, p50 / p95"),
+        note=(
+            "Intervals hold over tasks and injections like these"
+            if replay.injections
+            else "The runs do not name their injections: intervals hold over tasks like these"
+        )
+        + "; runs in which a policy stood in for a guard are counted beside.",
+    )
+
+
+def _places_section(replay: ReplayAnalysis) -> Section:
+    rows = [(arm.arm, place) for arm in replay.arms for place in arm.places]
+    return section(
+        "replay-places",
+        "Where orders were stopped, and what guards block by mistake",
+        places_table(rows, stops="Orders stopped here") if rows else None,
+        otherwise="No arm of this run has a guard.",
+    )
+
+
+def _pairs_section(replay: ReplayAnalysis) -> Section:
+    table = table_of(
+        replay.pairs,
+        {
+            "First": lambda pair: name(pair.first),
+            "Second": lambda pair: name(pair.second),
+            "Orders stopped: First less second": lambda pair: figure(pair.stopped),
+            "False blocks: First less second": lambda pair: figure(pair.false_blocks),
+        },
+        table_id="replay-pairs",
+        title="Arms against each other, run by run",
+        texts=("Second",),
+    )
+    return section(
+        "replay-pairs",
+        "Arms against each other",
+        table if replay.pairs else None,
+        otherwise="There is one arm.",
+    )
+
+
+def _cases_section(replay: ReplayAnalysis, best: ReplayArm | None) -> Section:
+    """Tell three runs: an order that comes through, a block by mistake, an order stopped."""
+    if best is None:
+        return section("replay-cases", "Runs that decide most", otherwise="No arm has a guard.")
+    rows = next(arm.rows for arm in replay.run.stated if arm.arm == best.arm)
+    wanted = (
+        ("An order that comes through", lambda row: row.is_decided and row.is_let_through),
+        ("A block by mistake", lambda row: row.is_decided and row.is_lost),
+        ("An order that was stopped", lambda row: row.is_decided and row.stopped_by is not None),
+    )
+    return Section(
+        id="replay-cases",
+        title=f"Runs that decide most, of {best.arm}",
+        blocks=story_blocks(rows, wanted, arm=best.arm, prefix="replay-case"),
+    )
