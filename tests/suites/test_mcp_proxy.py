@@ -19,7 +19,7 @@ from guardmark.config.settings import BuildContext
 from guardmark.core.case import AgentCall, CaseResult, StepKind
 from guardmark.core.errors import ConfigError
 from guardmark.core.place import Place
-from guardmark.engine.case import CaseRules, run_case
+from guardmark.engine.agent_case import CaseRules, run_case
 from guardmark.suites.loading import load_suite, suite_path
 from guardmark.suites.mcp_proxy import McpProxySettings
 from guardmark.suites.obedient import ObedientAgent

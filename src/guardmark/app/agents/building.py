@@ -14,8 +14,8 @@ from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import DataManifest, PartManifest
 from guardmark.core.place import Place
 from guardmark.core.sample import Label, Prompt, Sample
+from guardmark.engine.agent_case import CaseRules
 from guardmark.engine.agents import AgentArm
-from guardmark.engine.case import CaseRules
 from guardmark.engine.plan import BuiltPart
 from guardmark.interchange.stored_runs.reading import read_stored_runs
 from guardmark.suites.agentdojo.suite import SUITES, AgentDojoSuite
