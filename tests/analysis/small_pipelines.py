@@ -46,6 +46,7 @@ class PlannedPipeline:
     took_ms: Callable[[str, int], int] = lambda _part, _position: 1
     people: Mapping[int, VerdictLabel] = field(default_factory=dict)
     later: Mapping[str, Judged] = field(default_factory=dict)
+    begins: Mapping[str, Mapping[int, Decision | Verdict]] = field(default_factory=dict)
     repeats: int = 1
     on_malformed: Policy = Policy.BLOCK
     on_error: Policy = Policy.BLOCK
@@ -96,6 +97,7 @@ def _write_repeat(writer: RecordWriter, planned: PlannedPipeline, repeat: int) -
         for position, sample in enumerate(planned.samples):
             if not planned.fails(position):
                 lane.add(position, guard.answers(position, sample), latency_ns=1_000_000)
+    _write_begins(writer, planned, repeat)
     model = writer.record_batch("none", Stage.MODEL, repeat=repeat)
     for position in range(len(planned.samples)):
         failed = Response(text=None, error_kind=ErrorKind.TIMEOUT)
@@ -107,6 +109,15 @@ def _write_repeat(writer: RecordWriter, planned: PlannedPipeline, repeat: int) -
             if not planned.fails(position):
                 took_ns = planned.took_ms(layer, position) * 1_000_000
                 lane.add(position, said(position, sample), latency_ns=took_ns)
+
+
+def _write_begins(writer: RecordWriter, planned: PlannedPipeline, repeat: int) -> None:
+    """Write what was said of begins of answers: decisions, and verdicts on them."""
+    for name, answers in planned.begins.items():
+        stage = Stage.JUDGE if name.startswith("none ") else Stage.DEFENSE
+        lane = writer.record_batch(name, stage, repeat=repeat)
+        for position, said in answers.items():
+            lane.add(position, said, latency_ns=1_000_000)
 
 
 @contextmanager

@@ -34,6 +34,10 @@ def mistakes_in(text: str) -> list[str]:
         ("run: {concurrency: many}", "run.concurrency: must be a whole number, found 'many'."),
         ("run: {seed: 1.5}", "run.seed: must be a whole number, found 1.5."),
         ("latency: [1]", "latency: must be settings, found a list."),
+        (
+            "stats: {prevalence: {a: 0.1}}",
+            "stats.prevalence: must be a list: put `- ` before each entry, or [ ] around one alone.",
+        ),
         ("stats: {prevalence: 0.1}", "stats.prevalence: must be a list, found 0.1."),
         (
             "run: {workers: proceses}",

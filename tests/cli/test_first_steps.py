@@ -195,10 +195,14 @@ def test_habits_of_other_tools_are_kept(tmp_path: Path) -> None:
     assert guardmark("-V", cwd=tmp_path).out == guardmark("--version", cwd=tmp_path).out
     assert guardmark("help", "run", cwd=tmp_path).out == guardmark("run", "-h", cwd=tmp_path).out
     assert "Next: name the folder" in guardmark("show", "last", cwd=tmp_path).err
+    assert guardmark("check", cwd=tmp_path).code == 2
     (tmp_path / "bench.yaml").write_text(
         "version: 1\nname: own\ndata: [{builtin: core}]\n"
         "defenses: {mine: {type: pattern, patterns: [ignore]}}\n"
     )
+    done = guardmark("check", cwd=tmp_path)
+    assert "Note: checking bench.yaml of this folder." in done.err
+    assert "Settings: fine." in done.out
     done = guardmark("run", "--limit", "20", cwd=tmp_path)
     assert "Note: measuring bench.yaml of this folder." in done.err
     assert "mine" in done.out

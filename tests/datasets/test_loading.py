@@ -126,6 +126,21 @@ def test_a_limit_takes_each_stratum_by_its_share(read: Read, spec: Spec, tmp_pat
     assert few.manifests[0].sha256 == again.manifests[0].sha256 != other.manifests[0].sha256
 
 
+def test_a_limit_takes_the_same_samples_of_long_texts(put: Put, spec: Spec) -> None:
+    """Few short ones are held, long ones are read again: which are taken is the same, each time."""
+    short, long = (
+        [{"id": f"s-{n}", "text": f"{n} {word}", "label": n % 2} for n in range(8)]
+        for word in ("x", "x" * 900_000)
+    )
+    few, many = (
+        load([spec(put(name, content))], DEFAULT_TAXONOMY, limit=6, seed=1)
+        for name, content in (("short.jsonl", short), ("long.jsonl", long))
+    )
+    ids = [sample.id for sample in few.samples()]
+    assert len(ids) == few.count == many.count == 6
+    assert [[sample.id for sample in data.samples()] for data in (few, many, many)] == [ids] * 3
+
+
 def test_a_limit_does_not_depend_on_the_order_of_rows(put: Put, spec: Spec) -> None:
     """Which samples are taken hangs on seed and id alone."""
     one, two = put("one.jsonl", rows(30)), put("two.jsonl", rows(30)[::-1])

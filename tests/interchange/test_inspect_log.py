@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.journeys.command_line import CONFIG, guardmark, set_up
 
-from guardmark.app.results.artefacts import export
+from guardmark.app.results.exporting import export
 from guardmark.app.results.reporting import finish
 from guardmark.app.run.importing import import_run
 from guardmark.app.verify.verification import verify

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from guardmark.app.results.artefacts import export
+from guardmark.app.results.exporting import export
 from guardmark.app.results.reporting import finish
 from guardmark.app.run.importing import import_run
 from guardmark.core.errors import DatasetError, StorageError

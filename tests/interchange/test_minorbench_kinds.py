@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from guardmark.app.results.artefacts import export
+from guardmark.app.results.exporting import export
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.results.reporting import finish
 from guardmark.app.run.importing import import_run

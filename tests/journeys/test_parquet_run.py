@@ -12,7 +12,7 @@ from tests.journeys.command_line import guardmark
 from tests.journeys.test_merge import CONFIG, GUARD, measured
 
 from guardmark import load_run
-from guardmark.app.results.artefacts import export
+from guardmark.app.results.exporting import export
 from guardmark.app.results.opened_run import find_run, open_run
 from guardmark.app.verify.verification import verify
 from guardmark.core.errors import GuardmarkError, StoreError

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 
+import numpy as np
 import pytest
 from tests.oracles.alternatives import mcnemar_power, mcnemar_power_normal
 
+from guardmark.core.estimate import Estimate
 from guardmark.stats.paired.intervals import PairedTable, bonett_price, clustered_bonett_price
 from guardmark.stats.paired.noninferiority import noninferiority_tango
 from guardmark.stats.paired.significance import mcnemar
@@ -388,3 +391,39 @@ def test_no_pairs_are_promised_for_what_does_not_differ() -> None:
     alike = bonett_price(PairedTable(both=0, first_only=5, second_only=5, neither=90))
     near = bonett_price(PairedTable(both=0, first_only=501, second_only=499, neither=1000))
     assert (pairs_to_tell_apart(alike), pairs_to_tell_apart(near)) == (None, None)
+
+
+def grouped(rate: float, groups: int) -> Estimate:
+    """A rate of groups of one and of three rows, in which rows agree."""
+    sizes = np.array([1, 3] * (groups // 2))
+    hits = np.zeros(len(sizes), dtype=np.int64)
+    hits[: round(rate * len(sizes))] = sizes[: round(rate * len(sizes))]
+    return wilson_default(hits, sizes)
+
+
+def test_a_rate_of_groups_near_its_limit_is_no_work_for_minutes() -> None:
+    """Beyond some thousands of groups nothing is simulated: fewer calls than one draft of each."""
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    estimate = grouped(0.104, 1_000)
+    sys.setprofile(count)
+    try:
+        needed = rows_to_decide(estimate, 0.1)
+    finally:
+        sys.setprofile(None)
+    assert needed is not None
+    assert needed > 10_000
+    assert calls < 50_000
+
+
+@pytest.mark.parametrize(("rate", "limit"), [(0.13, 0.1), (0.07, 0.1)])
+def test_the_design_effect_says_what_the_simulation_says(rate: float, limit: float) -> None:
+    """Where groups are many both ways of counting give the same, to a tenth."""
+    layout = Layout(sizes=(1, 3), icc=0.68)
+    simulated = plan_decision(rate, limit, layout=layout)
+    rough = layout.worth(plan_decision(rate, limit).rows)
+    assert 0.9 <= rough / simulated.rows <= 1.05

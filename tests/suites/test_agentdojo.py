@@ -12,7 +12,7 @@ import pytest
 
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision
 from guardmark.core.place import Place
-from guardmark.engine.case import CaseRules, run_case
+from guardmark.engine.agent_case import CaseRules, run_case
 from guardmark.suites.agentdojo.suite import SUITES, AgentDojoSuite
 from guardmark.suites.obedient import ObedientAgent
 from guardmark.suites.suite import CaseId, cases_of

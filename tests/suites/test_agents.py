@@ -14,7 +14,7 @@ from guardmark.config.settings import BuildContext
 from guardmark.core.case import CaseEnd, CaseResult, StepKind
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind
 from guardmark.core.place import Place
-from guardmark.engine.case import CaseRules, run_case
+from guardmark.engine.agent_case import CaseRules, run_case
 from guardmark.models.tool_agent import ChatAgentSettings
 from guardmark.net.client import Services
 from guardmark.net.service import ServiceLimits

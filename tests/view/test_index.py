@@ -34,6 +34,17 @@ def laid(measured: Path, tmp_path: Path) -> Callable[[str], Path]:
     return lambda where: shutil.copytree(measured, tmp_path / "runs" / where)
 
 
+def test_a_run_that_was_not_named_is_called_by_its_folder(tmp_path: Path) -> None:
+    """Three runs called `run` would not be told apart."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    config = set_up(folder)
+    config.write_text(config.read_text(encoding="utf-8").replace("name: journey\n", ""))
+    assert guardmark("run", "bench.yaml", "-o", "runs/mine", cwd=folder).code == 0
+    (entry,) = RunIndex(folder / "runs").entries()
+    assert (entry.title, entry.folder_beside) == ("mine", "")
+
+
 def test_a_rate_that_is_no_share_is_not_shown(laid: Callable[[str], Path], tmp_path: Path) -> None:
     """Whoever wrote it, that summary is not of this run: the defense stands there without rates."""
     folder = laid("one")

@@ -245,7 +245,7 @@ def export(path: str | PathLike[str], form: str, *, out: str | Path | None = Non
     Returns:
         The file or the folder that was written.
     """
-    from guardmark.app.results.artefacts import export as write_export
+    from guardmark.app.results.exporting import export as write_export
 
     with python_words(export):
         return write_export(Path(path), form, out=_path_or_none(out)).path

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from guardmark.cli.run_argument import OWN_CONFIG
 from guardmark.cli.terminal import (
     echo,
     echo_json,
     echo_wrapped,
+    tell_note,
 )
 from guardmark.core.errors import counted
 
@@ -32,13 +34,28 @@ _ASSUMPTIONS: Final = (
 _PATH = click.Path(path_type=Path)
 
 
+def _own_config_if_none(
+    context: click.Context, parameter: click.Parameter, configs: tuple[Path, ...]
+) -> tuple[Path, ...]:
+    """Take `bench.yaml` of this folder where no configuration is named."""
+    if configs:
+        return configs
+    if not OWN_CONFIG.exists():
+        raise click.MissingParameter(ctx=context, param=parameter)
+    tell_note(f"Note: checking {OWN_CONFIG} of this folder.")
+    return (OWN_CONFIG,)
+
+
 @click.command(
     help=(
         "Check each CONFIG: settings, files, fields, sample sizes against the wanted "
-        "margin, calls, time and cost. Nothing is called unless --probe says so."
+        "margin, calls, time and cost. Nothing named: `bench.yaml` of this folder. Nothing is "
+        "called unless --probe says so."
     )
 )
-@click.argument("configs", nargs=-1, required=True, type=_PATH, metavar="CONFIG...")
+@click.argument(
+    "configs", nargs=-1, callback=_own_config_if_none, type=_PATH, metavar="[CONFIG]..."
+)
 @click.option("--probe", type=click.IntRange(min=1), help="Make N live calls to each service.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check_command(configs: tuple[Path, ...], probe: int | None, as_json: bool) -> None:

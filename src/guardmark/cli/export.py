@@ -26,7 +26,8 @@ _PATH = click.Path(path_type=Path)
     required=True,
     help=(
         "Formats, separated by commas: csv, inspect, jsonl, latex, minorbench, mlflow "
-        "(sent to MLFLOW_TRACKING_URI), otel, parquet, pdf, promptfoo, svg."
+        "(sent to MLFLOW_TRACKING_URI), otel, parquet, pdf, promptfoo, svg; of an attacked run "
+        "dataset (what got through, as data for a run) and transcripts (every try)."
     ),
 )
 @click.option("-o", "--out", type=_PATH, help="File to write.")
@@ -41,7 +42,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def export_command(run: Path, forms: str, out: Path | None, layer: str, as_json: bool) -> None:
     """Write records for other tools."""
-    from guardmark.app.results.artefacts import export as write
+    from guardmark.app.results.exporting import export as write
 
     chosen = [word.strip() for word in forms.split(",") if word.strip()]
     if out is not None and len(chosen) > 1:

@@ -156,6 +156,8 @@ def _wrong_kind(items: Sequence[ErrorDetails]) -> str:
     kinds = list(dict.fromkeys(_KINDS[item["type"]] for item in items))
     if models & secrets:
         kinds = ["{env: NAME}" if kind == "settings" else kind for kind in kinds]
+    if "a list" in kinds and isinstance(items[0]["input"], dict):
+        return "must be a list: put `- ` before each entry, or [ ] around one alone."
     may_be = " or ".join([", ".join(kinds[:-1]), kinds[-1]] if kinds[1:] else kinds)
     return f"must be {may_be}{'' if models & secrets else _came(items[0]['input'])}."
 

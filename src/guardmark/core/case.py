@@ -72,6 +72,39 @@ class ToolResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PassedDefinition:
+    """What a guard on the way to the tools did to the definition of one.
+
+    Attributes:
+        tool: Name of the tool; empty where the whole list failed.
+        original: The description as the server states it; empty where it has no such tool.
+        seen: What the guard did: `allow`, `block` (left out), `rewrite` (described anew, or added),
+            `change` (told otherwise than in an earlier list), `error` or `malformed`.
+    """
+
+    tool: str
+    original: str
+    seen: PassedGuard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolList:
+    """The tools as they come through a guard on the way, and what it did to those that are new."""
+
+    tools: tuple[ToolDefinition, ...]
+    passed: tuple[PassedDefinition, ...] = ()
+
+
+@runtime_checkable
+class ToolLister(Protocol):
+    """A world whose list of tools comes through a guard on the way."""
+
+    async def list_tools(self) -> ToolList:
+        """List the tools now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCalls:
     """An agent's move: it calls tools, and may say something beside."""
 

@@ -17,7 +17,7 @@ class Place(StrEnum):
     OUTPUT = "output"
 
 
-PROXIED: Final = (Place.TOOL_CALL, Place.TOOL_RESULT)
+PROXIED: Final = (Place.TOOL_LIST, Place.TOOL_CALL, Place.TOOL_RESULT)
 """Where a guard that is a proxy before the tools looks."""
 
 BARE_ARMS: Final = ("none", "bare")

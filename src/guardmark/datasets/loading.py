@@ -405,16 +405,31 @@ class LoadedData:
         return self.every_sample()
 
 
+_MOST_HELD: Final = 10_000
+_MOST_HELD_CHARACTERS: Final = 4_000_000
+"""What --limit took is read once where it is no more than this."""
+
+
 class SampleStream:
     """Samples of several files in order, read from the files each time: memory stays flat."""
 
     def __init__(self, readers: Sequence[RowReader]) -> None:
         self._readers = readers
         self._chosen: frozenset[int] | None = None
+        self._held: list[tuple[int, Sample]] | None = None
 
     def choose(self, positions: frozenset[int]) -> None:
-        """Keep only the samples at these positions."""
+        """Keep only the samples at these positions; a few short ones are held from here on."""
         self._chosen = positions
+        if len(positions) > _MOST_HELD:
+            return
+        held, characters = [], 0
+        for position, sample in self.chosen():
+            characters += sum(len(message.content) for message in sample.prompt.messages)
+            if characters > _MOST_HELD_CHARACTERS:
+                return
+            held.append((position, sample))
+        self._held = held
 
     def __iter__(self) -> Iterator[Sample]:
         """Yield the samples in order."""
@@ -422,6 +437,8 @@ class SampleStream:
 
     def chosen(self) -> Iterator[tuple[int, Sample]]:
         """Yield the samples with their positions in the whole data."""
+        if self._held is not None:
+            return iter(self._held)
         numbered = enumerate(self._reread())
         if self._chosen is None:
             return numbered
@@ -450,11 +467,15 @@ def load(
     specs: Sequence[DatasetSpec], taxonomy: Taxonomy, *, limit: int | None = None, seed: int = 0
 ) -> LoadedData:
     """Read and validate data sets."""
-    reading = DataReading(specs, taxonomy)
-    deque(reading.samples(), maxlen=0)
+    reading, strata = DataReading(specs, taxonomy), _Strata(seed)
+    if limit is None:
+        deque(reading.samples(), maxlen=0)
+    else:
+        for position, sample in enumerate(reading.samples()):
+            strata.note(position, sample)
     manifests, stream, count = reading.manifests, SampleStream(reading.readers), reading.count
     if limit is not None and limit < count:
-        chosen = _stratified(stream, limit, seed)
+        chosen = strata.choose(limit)
         stream.choose(chosen)
         count = len(chosen)
         sizes = [(each.attacks + each.benign, each.unlabelled) for each in manifests]
@@ -469,21 +490,32 @@ def load(
     )
 
 
-def _stratified(stream: SampleStream, limit: int, seed: int) -> frozenset[int]:
-    """Choose positions: each (label, category) by its share, within it by hashed order."""
-    strata: dict[tuple[str, str], list[tuple[bytes, int]]] = {}
-    for position, sample in enumerate(stream):
-        rank = sha256(f"{seed}\x1f{sample.id}".encode()).digest()
-        strata.setdefault((sample.label.value, sample.category), []).append((rank, position))
-    total = sum(map(len, strata.values()))
-    shares = {key: limit * len(members) / total for key, members in strata.items()}
-    taken = {key: int(share) for key, share in shares.items()}
-    by_rest = sorted(strata, key=lambda key: (taken[key] - shares[key], key))
-    for key in by_rest[: limit - sum(taken.values())]:
-        taken[key] += 1
-    return frozenset(
-        position for key, members in strata.items() for _, position in sorted(members)[: taken[key]]
-    )
+class _Strata:
+    """Where the samples of each label and category stand, in an order drawn by a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._ranked: dict[tuple[str, str], list[tuple[bytes, int]]] = {}
+
+    def note(self, position: int, sample: Sample) -> None:
+        """Take note of a sample."""
+        rank = sha256(f"{self._seed}\x1f{sample.id}".encode()).digest()
+        ranked = self._ranked.setdefault((sample.label.value, sample.category), [])
+        ranked.append((rank, position))
+
+    def choose(self, limit: int) -> frozenset[int]:
+        """Choose positions: of each label and category its share, those drawn first."""
+        total = sum(map(len, self._ranked.values()))
+        shares = {key: limit * len(ranked) / total for key, ranked in self._ranked.items()}
+        taken = {key: int(share) for key, share in shares.items()}
+        by_rest = sorted(self._ranked, key=lambda key: (taken[key] - shares[key], key))
+        for key in by_rest[: limit - sum(taken.values())]:
+            taken[key] += 1
+        return frozenset(
+            position
+            for key, ranked in self._ranked.items()
+            for _, position in sorted(ranked)[: taken[key]]
+        )
 
 
 def _counted_anew(

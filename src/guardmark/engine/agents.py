@@ -10,12 +10,12 @@ from guardmark.core.errors import BudgetReached
 from guardmark.core.outcome import ErrorKind, Evidence, Outcome, Response
 from guardmark.core.protocols import Closable
 from guardmark.core.record import Stage
+from guardmark.engine.agent_case import run_case
 from guardmark.engine.asking import Question
 from guardmark.engine.calls import (
     as_coroutine,
     as_decision,
 )
-from guardmark.engine.case import run_case
 from guardmark.engine.recorder import open_recorder
 from guardmark.engine.run_monitor import Halt, Progress, RunMonitor
 from guardmark.engine.runner import raise_for, run_state, summary_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from guardmark.core.outcome import Decision
     from guardmark.core.place import Place
     from guardmark.core.sample import Prompt, View
-    from guardmark.engine.case import CaseRules
+    from guardmark.engine.agent_case import CaseRules
     from guardmark.engine.plan import Plan
     from guardmark.engine.recorder import Recorder
     from guardmark.engine.runner import RunSummary

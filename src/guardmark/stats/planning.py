@@ -51,6 +51,8 @@ RUNS = 1_000  # simulated runs behind a promise
 _SEARCH_RUNS = 200
 _SIZE_DRAFTS = 40  # drafts of sizes behind a claim that only depends on them
 _CELLS_AT_ONCE = 2_000_000
+_MOST_SIMULATED = 2_000
+"""Groups above which a report takes the design effect: simulating more takes minutes."""
 _MOST_PAIRS = 100_000
 """More pairs than anybody collects: a report then names no number."""
 
@@ -91,6 +93,19 @@ class Layout:
     def mean_size(self) -> float:
         """Rows of a group, on average."""
         return sum(self.known_sizes) / len(self.known_sizes)
+
+    @property
+    def design_effect(self) -> float:
+        """By how much rows in such groups are worth less than as many that stand alone.
+
+        1 + (mean squared size / mean size - 1) icc: Kish, Survey Sampling, 1965.
+        """
+        squares = sum(size * size for size in self.known_sizes) / len(self.known_sizes)
+        return 1.0 + (squares / self.mean_size - 1.0) * self.icc
+
+    def worth(self, alone: int) -> int:
+        """Return how many rows in such groups are worth as many that stand alone."""
+        return math.ceil(alone * self.design_effect)
 
     @property
     def is_alone(self) -> bool:
@@ -430,6 +445,9 @@ def _rows_for_margin(
     margin: float, rate: float, layout: Layout, confidence: float, *, is_watched: bool
 ) -> int | None:
     try:
+        alone = plan_margin(margin, rate, confidence=confidence, is_watched=is_watched).rows
+        if _is_beyond_simulation(alone, layout):
+            return layout.worth(alone)
         return plan_margin(
             margin, rate, layout=layout, confidence=confidence, is_watched=is_watched
         ).rows
@@ -442,9 +460,17 @@ def _rows_to_decide(
     rate: float, limit: float, layout: Layout, confidence: float, *, level: float
 ) -> int | None:
     try:
+        alone = plan_decision(rate, limit, confidence=confidence, level=level).rows
+        if _is_beyond_simulation(alone, layout):
+            return layout.worth(alone)
         return plan_decision(rate, limit, layout=layout, confidence=confidence, level=level).rows
     except ValueError:  # more than anybody can ask, or as good as at the limit
         return None
+
+
+def _is_beyond_simulation(alone: int, layout: Layout) -> bool:
+    """Tell whether so many groups are needed that their design effect says it as well."""
+    return not layout.is_alone and layout.worth(alone) > _MOST_SIMULATED * layout.mean_size
 
 
 def plan_zero_events(

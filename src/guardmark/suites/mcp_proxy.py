@@ -7,20 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
+import re
 import secrets
-import signal
-from contextlib import suppress
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from guardmark.config.settings import Settings
-from guardmark.core.case import PassedGuard, ToolResult
+from guardmark.core.case import PassedDefinition, PassedGuard, ToolList, ToolResult
 from guardmark.core.place import Place
-from guardmark.core.sample import View
+from guardmark.core.sample import ToolDefinition, View
+from guardmark.suites.mcp_connection import (
+    VERSION,
+    HttpConnection,
+    ProxyFault,
+    StdioConnection,
+    free_port,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,21 +36,36 @@ if TYPE_CHECKING:
 
     from guardmark.config.settings import BuildContext
     from guardmark.core.case import AgentCall, World, WorldCheck
-    from guardmark.core.sample import ToolDefinition
+    from guardmark.suites.mcp_connection import Connection
 
 UPSTREAM_VARIABLE: Final = "GUARDMARK_MCP_URL"
 """Variable that holds the address of the tools; `{upstream}` in the command stands for it, too."""
-_VERSION: Final = "2025-06-18"
-_LONGEST_LINE: Final = 1 << 24
+PORT_VARIABLE: Final = "GUARDMARK_MCP_PORT"
+"""Variable that holds the port on which a proxy over HTTP listens; `{port}` stands for it, too."""
+_MOST_PAGES: Final = 100
+"""Pages of a list of tools; a proxy that gives more does not end its list."""
 _QUOTED: Final = 200
+_LOOPBACK: Final = re.compile(r"http://(127\.0\.0\.1|localhost):\{port\}(/[^\s]*)?")
 
 
 class McpProxySettings(Settings):
-    """An MCP proxy that is started as a command and speaks MCP on its standard streams."""
+    """An MCP proxy that is started as a command, and speaks MCP on its streams or on loopback."""
 
     command: list[str] = Field(min_length=1)
+    url: str = ""
     approve: Literal["never", "always"] = "never"
     timeout_s: float = Field(10.0, gt=0)
+    start_timeout_s: float = Field(30.0, gt=0)
+
+    @field_validator("url")
+    @classmethod
+    def _on_loopback(cls, value: str) -> str:
+        if value and not _LOOPBACK.fullmatch(value):
+            raise ValueError(
+                f"{value!r} is no address on loopback with a port of its own for each case: "
+                "for example http://127.0.0.1:{port}/mcp"
+            )
+        return value
 
     def build(self, name: str, context: BuildContext) -> McpProxy:
         """Return what starts the proxy for each case."""
@@ -52,8 +73,10 @@ class McpProxySettings(Settings):
             name=name,
             command=tuple(self.command),
             folder=context.folder,
+            url=self.url,
             approves=self.approve == "always",
             timeout_s=self.timeout_s,
+            start_timeout_s=self.start_timeout_s,
         )
 
 
@@ -64,21 +87,15 @@ class McpProxy:
     name: str
     command: tuple[str, ...]
     folder: Path
+    url: str
     approves: bool
     timeout_s: float
+    start_timeout_s: float
     view: View = View.TEXT
 
     def around(self, world: World) -> ProxiedWorld:
         """Return a world whose tools are called through the proxy."""
         return ProxiedWorld(proxy=self, world=world)
-
-
-class _ProxyFault(Exception):
-    """What a proxy did in place of an answer."""
-
-    def __init__(self, action: str, message: str) -> None:
-        self.action = action
-        super().__init__(message)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -89,7 +106,13 @@ class ProxiedWorld:
     world: World
     _reached: list[tuple[AgentCall, ToolResult]] = field(default_factory=list)
     _present: AgentCall | None = None
-    _process: asyncio.subprocess.Process | None = None
+    _connection: Connection | None = None
+    _fault: ProxyFault | None = None
+    _listed: dict[str, tuple[ToolDefinition | None, ToolDefinition | None]] = field(
+        default_factory=dict
+    )
+    _tools: tuple[ToolDefinition, ...] = ()
+    _has_failed: bool = False
     _runner: web.AppRunner | None = None
     _number: int = 0
     _asked_approval: int = 0
@@ -126,23 +149,96 @@ class ProxiedWorld:
         """Look at the world behind the proxy."""
         return await self.world.check(answer)
 
+    async def list_tools(self) -> ToolList:
+        """List the tools through the proxy, and say what it did to each definition."""
+        if self._has_failed:  # the call says so already; a proxy that hangs would hang again
+            return ToolList(tools=self._tools)
+        stated = {tool.name: tool for tool in self.world.tools}
+        try:
+            await self._start()
+            async with asyncio.timeout(self.proxy.timeout_s):
+                told = await self._ask_tools()
+        except TimeoutError:
+            return self._unlisted("error", f"no list within {self.proxy.timeout_s:g} s")
+        except ProxyFault as fault:
+            return self._unlisted(fault.action, str(fault))
+        passed = []
+        for name in dict.fromkeys((*stated, *told)):
+            sides = stated.get(name), told.get(name)
+            if self._listed.get(name) != sides:
+                passed.append(self._seen_tool(name, *sides))
+            self._listed[name] = sides
+        self._tools = tuple(told.values())
+        return ToolList(tools=self._tools, passed=tuple(passed))
+
+    def _unlisted(self, action: str, reason: str) -> ToolList:
+        seen = PassedGuard(
+            place=Place.TOOL_LIST, guard=self.proxy.name, action=action, reason=reason
+        )
+        return ToolList(tools=(), passed=(PassedDefinition(tool="", original="", seen=seen),))
+
+    def _seen_tool(
+        self, name: str, stated: ToolDefinition | None, told: ToolDefinition | None
+    ) -> PassedDefinition:
+        """Say what a proxy did to a definition that is new, or is not what it was."""
+        before = self._listed.get(name)
+        action, reason = "allow", ""
+        if told is None:
+            action = "block"
+        elif stated is None:
+            action, reason = "rewrite", "it added the tool"
+        elif before is not None and before[0] == stated and before[1] is not None:
+            action, reason = "change", "it told another definition in an earlier list"
+        elif told != stated:
+            action = "rewrite"
+            reason = "with other parameters" if told.description == stated.description else ""
+        seen = PassedGuard(
+            place=Place.TOOL_LIST,
+            guard=self.proxy.name,
+            action=action,
+            text=told.description if told is not None and action != "allow" else "",
+            reason=reason,
+        )
+        return PassedDefinition(
+            tool=name, original="" if stated is None else stated.description, seen=seen
+        )
+
+    async def _ask_tools(self) -> dict[str, ToolDefinition]:
+        told: dict[str, ToolDefinition] = {}
+        cursor: object = None
+        for _ in range(_MOST_PAGES):
+            page = await self._ask("tools/list", {} if cursor is None else {"cursor": cursor})
+            rows = page.get("tools")
+            if not isinstance(rows, list):
+                raise ProxyFault("malformed", "its list of tools is no list")
+            for row in rows:
+                tool = _tool_of(row)
+                told[tool.name] = tool
+            cursor = page.get("nextCursor")
+            if cursor is None:
+                return told
+        raise ProxyFault("malformed", "its list of tools does not end")
+
     async def call(self, call: AgentCall) -> ToolResult:
         """Call a tool through the proxy, and see what reached it and what came back."""
         before, approvals = len(self._reached), self._asked_approval
         self._present = call
         start = perf_counter_ns()
-        fault: _ProxyFault | None = None
+        fault: ProxyFault | None = None
         answer: dict[str, Any] = {}
         try:
+            await self._start()
+            start = perf_counter_ns()
             async with asyncio.timeout(self.proxy.timeout_s):
                 answer = await self._ask(
                     "tools/call", {"name": call.name, "arguments": dict(call.arguments)}
                 )
         except TimeoutError:
-            fault = _ProxyFault("error", f"no answer within {self.proxy.timeout_s:g} s")
-        except _ProxyFault as error:
+            fault = ProxyFault("error", f"no answer within {self.proxy.timeout_s:g} s")
+        except ProxyFault as error:
             fault = error
         took = perf_counter_ns() - start
+        self._has_failed = fault is not None
         arrived = self._reached[before:]
         note = "it asked for approval" if self._asked_approval > approvals else ""
         text, is_error = _text_of(answer)
@@ -155,7 +251,7 @@ class ProxiedWorld:
         text: str,
         *,
         is_error: bool,
-        fault: _ProxyFault | None,
+        fault: ProxyFault | None,
         took: int,
         note: str,
     ) -> ToolResult:
@@ -199,89 +295,75 @@ class ProxiedWorld:
         )
 
     async def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        process = await self._started()
+        connection = self._connection
+        if connection is None:
+            raise ProxyFault("error", "it was not started")
         self._number += 1
         number = self._number
-        await self._send(process, {"id": number, "method": method, "params": params})
-        while True:
-            message = await self._read(process)
-            if "method" in message:
-                await self._serve(process, message)
-                continue
-            if message.get("id") != number:
-                raise _ProxyFault(
-                    "malformed", f"it answered the id {message.get('id')!r} in place of {number}"
-                )
-            if "error" in message:
-                told = message["error"]
-                words = told.get("message", "") if isinstance(told, dict) else str(told)
-                return {"content": [{"type": "text", "text": str(words)}], "isError": True}
-            result = message.get("result")
-            return result if isinstance(result, dict) else {}
+        request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        async with aclosing(connection.exchange(request)) as messages:
+            async for message in messages:
+                if "method" in message:
+                    await self._serve(connection, message)
+                    continue
+                if message.get("id") != number:
+                    raise ProxyFault(
+                        "malformed",
+                        f"it answered the id {message.get('id')!r} in place of {number}",
+                    )
+                return _result_of(message)
+        raise ProxyFault("malformed", "it ended its answer without a result")
 
-    async def _serve(self, process: asyncio.subprocess.Process, message: dict[str, Any]) -> None:
+    async def _serve(self, connection: Connection, message: dict[str, Any]) -> None:
         """Answer what the proxy asks of its client: an approval, as the settings say."""
         if "id" not in message:
             return
+        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
         if message["method"] == "elicitation/create":
             self._asked_approval += 1
-            action = "accept" if self.proxy.approves else "decline"
-            await self._send(process, {"id": message["id"], "result": {"action": action}})
-            return
-        error = {"code": -32601, "message": "Method not found"}
-        await self._send(process, {"id": message["id"], "error": error})
+            answer["result"] = {"action": "accept" if self.proxy.approves else "decline"}
+        else:
+            answer["error"] = {"code": -32601, "message": "Method not found"}
+        await connection.send(answer)
 
-    async def _send(self, process: asyncio.subprocess.Process, message: dict[str, Any]) -> None:
-        if process.stdin is None:
-            raise _ProxyFault("error", "it has no input")
-        try:
-            process.stdin.write((json.dumps({"jsonrpc": "2.0", **message}) + "\n").encode())
-            await process.stdin.drain()
-        except ConnectionError as error:
-            raise _ProxyFault("error", "it ended") from error
-
-    async def _read(self, process: asyncio.subprocess.Process) -> dict[str, Any]:
-        if process.stdout is None:
-            raise _ProxyFault("error", "it has no output")
-        try:
-            line = await process.stdout.readline()
-        except ValueError as error:
-            raise _ProxyFault("malformed", "it wrote a line that is too long") from error
-        if not line:
-            raise _ProxyFault("error", "it ended")
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise _ProxyFault("malformed", f"it wrote {line[:_QUOTED]!r}") from error
-        return message if isinstance(message, dict) else {}
-
-    async def _started(self) -> asyncio.subprocess.Process:
+    async def _start(self) -> None:
         """Start the tools and the proxy before them, once a case."""
-        if self._process is not None:
-            return self._process
-        address = await self._serve_tools()
-        command = [part.replace("{upstream}", address) for part in self.proxy.command]
+        if self._connection is not None:
+            return
+        if self._fault is not None:
+            raise self._fault
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                cwd=self.proxy.folder,
-                env={**os.environ, UPSTREAM_VARIABLE: address},
-                limit=_LONGEST_LINE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise _ProxyFault("error", f"it cannot be started: {error.strerror}") from error
+            async with asyncio.timeout(self.proxy.start_timeout_s):
+                await self._open()
+        except TimeoutError as error:
+            limit = f"{self.proxy.start_timeout_s:g} s"
+            self._fault = ProxyFault("error", f"it was not ready within {limit}")
+            raise self._fault from error
+        except ProxyFault as error:
+            self._fault = error
+            raise
+
+    async def _open(self) -> None:
+        address = await self._serve_tools()
+        environment = {UPSTREAM_VARIABLE: address}
+        places = {"{upstream}": address}
+        if self.proxy.url:
+            port = str(free_port())
+            environment[PORT_VARIABLE] = places["{port}"] = port
+        command = [_filled(part, places) for part in self.proxy.command]
+        folder = self.proxy.folder
+        if self.proxy.url:
+            url = _filled(self.proxy.url, places)
+            self._connection = await HttpConnection.open(command, folder, environment, url=url)
+        else:
+            self._connection = await StdioConnection.open(command, folder, environment)
         hello = {
-            "protocolVersion": _VERSION,
+            "protocolVersion": VERSION,
             "capabilities": {"elicitation": {}},
             "clientInfo": {"name": "guardmark", "version": "1"},
         }
         await self._ask("initialize", hello)
-        await self._send(self._process, {"method": "notifications/initialized"})
-        return self._process
+        await self._connection.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def _serve_tools(self) -> str:
         from aiohttp import web
@@ -307,14 +389,38 @@ class ProxiedWorld:
 
     async def close(self) -> None:
         """End the proxy and everything that it started, then the world."""
-        process, self._process = self._process, None
-        if process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
         if self._runner is not None:
             await self._runner.cleanup()
         await self.world.close()
+
+
+def _filled(text: str, places: dict[str, str]) -> str:
+    for mark, value in places.items():
+        text = text.replace(mark, value)
+    return text
+
+
+def _result_of(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a result, or an error of the protocol as a result that says that it failed."""
+    if "error" in message:
+        told = message["error"]
+        words = told.get("message", "") if isinstance(told, dict) else str(told)
+        return {"content": [{"type": "text", "text": str(words)}], "isError": True}
+    result = message.get("result")
+    return result if isinstance(result, dict) else {}
+
+
+def _tool_of(row: object) -> ToolDefinition:
+    if not isinstance(row, dict) or not isinstance(row.get("name"), str):
+        raise ProxyFault("malformed", "its list holds a tool without a name")
+    schema = row.get("inputSchema")
+    parameters = schema if isinstance(schema, dict) and schema != {"type": "object"} else {}
+    return ToolDefinition(
+        name=row["name"], description=str(row.get("description") or ""), parameters=parameters
+    )
 
 
 def _text_of(answer: dict[str, Any]) -> tuple[str, bool]:

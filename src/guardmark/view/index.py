@@ -19,7 +19,7 @@ from guardmark.analysis.defense.scorecard import complement
 from guardmark.core.errors import GuardmarkError
 from guardmark.core.estimate import Estimate
 from guardmark.core.limits import MOST_SUMMARY_BYTES
-from guardmark.core.manifest import PartManifest
+from guardmark.core.manifest import UNNAMED, PartManifest
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.run_dir import RunDir
 
@@ -71,6 +71,16 @@ class RunEntry:
     systems: tuple[ListedRates, ...] = ()  # of each arm of a pipeline or of agents
     gate: str = ""
     fault: str = ""
+
+    @property
+    def title(self) -> str:
+        """What the run was called, else its folder."""
+        return self.name or self.path
+
+    @property
+    def folder_beside(self) -> str:
+        """The folder, where the title does not name it already."""
+        return self.path if self.name else ""
 
     @property
     def candidates(self) -> tuple[ListedRates, ...]:
@@ -130,7 +140,7 @@ def read_entry(key: str, folder: Path, path: str) -> RunEntry:
         folder=folder,
         path=path,
         state=status.state.value,
-        name=manifest.name,
+        name="" if manifest.name == UNNAMED else manifest.name,
         created_utc=manifest.created_utc,
         planned=status.planned,
         stored=status.stored,

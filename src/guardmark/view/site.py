@@ -210,9 +210,12 @@ class _Site:
             for each in self._index.entries()
             if each.key != run.key and each.data_sha256 == run.data_sha256 and not each.fault
         ]
-        title = run.name or run.path
         page = render_page(
-            "run", title=title, subtitle=run.path, run=run, partners=partners[:_PARTNERS]
+            "run",
+            title=run.title,
+            subtitle=run.folder_beside,
+            run=run,
+            partners=partners[:_PARTNERS],
         )
         return HTMLResponse(page)
 
@@ -261,9 +264,11 @@ class _Site:
                 among=len(ranked.telling),
                 exchanges=read_exchanges(reader, {name}, is_timed=True),
             )
-        title = f"A sample of {run.name or run.path}"
+        title = f"A sample of {run.title}"
         values = {"run": run, "shown": shown, "asked": asked, "texts": self._texts}
-        return HTMLResponse(render_page("samples", title=title, subtitle=run.path, **values))
+        return HTMLResponse(
+            render_page("samples", title=title, subtitle=run.folder_beside, **values)
+        )
 
     def _sample_page(
         self, run: RunEntry, asked: dict[str, str], kind: Flaw | None, *, number: int
@@ -288,8 +293,8 @@ class _Site:
         stated = {name: value for name, value in {**asked, "flaw": flaw}.items() if value}
         page = render_page(
             "samples",
-            title=f"Samples of {run.name or run.path}",
-            subtitle=run.path,
+            title=f"Samples of {run.title}",
+            subtitle=run.folder_beside,
             run=run,
             shown=ShownSamples(listed=listed, among=len(ranked.telling), exchanges={}),
             asked=asked,
@@ -329,8 +334,8 @@ class _Site:
         stated = {name: value for name, value in asked.items() if value}
         page = render_page(
             "tries",
-            title=f"After rewriting: {run.name or run.path}",
-            subtitle=run.path,
+            title=f"After rewriting: {run.title}",
+            subtitle=run.folder_beside,
             run=run,
             shown=shown[part.start : part.end],
             total=len(shown),

@@ -16,7 +16,7 @@ from tests.journeys.command_line import CONFIG, guardmark, set_up
 
 from guardmark.analysis.pipeline.small_slices import SliceRequest
 from guardmark.app.parts.loading import load_config
-from guardmark.app.results.artefacts import export
+from guardmark.app.results.exporting import export
 from guardmark.app.results.reading import slice_run
 from guardmark.app.results.reporting import report
 from guardmark.app.run.running import RunOptions, Session

@@ -110,7 +110,9 @@ class CaseRow:
             if step.action == "block":
                 return step
         for step in self.guard_steps:
-            if step.action == "rewrite" and step.has_order:
+            is_new = step.action in {"rewrite", "change"} and step.has_order
+            # Of a definition it is known whether the order still stands in it.
+            if is_new and (step.place is not Place.TOOL_LIST or step.removed_order):
                 return step
         return None
 
@@ -183,7 +185,13 @@ def read_agent_run(reader: RecordReader) -> AgentRun:
             case = cases[record.key.sample]
             rows.append(CaseRow(case=case, repeat=record.key.repeat, result=result))
         arms.append(
-            CasesOfArm(arm=arm, agent=agent, guards=guards, rows=tuple(rows), left_out=left_out)
+            CasesOfArm(
+                arm=arm,
+                agent=agent,
+                guards=_looked_at(guards, rows),
+                rows=tuple(rows),
+                left_out=left_out,
+            )
         )
     wordings = dict.fromkeys(case.wording for case in cases if case.wording)
     agents = dict.fromkeys(arm.agent for arm in arms)
@@ -195,6 +203,21 @@ def read_agent_run(reader: RecordReader) -> AgentRun:
         wordings=tuple(wordings),
         scripted=frozenset(scripted),
     )
+
+
+def _looked_at(
+    guards: Mapping[Place, tuple[str, ...]], rows: Sequence[CaseRow]
+) -> Mapping[Place, tuple[str, ...]]:
+    """Return guards by place; older runs asked no proxy for its list of tools."""
+    asked = {
+        step.guard for row in rows for step in row.guard_steps if step.place is Place.TOOL_LIST
+    }
+    listed = tuple(name for name in guards.get(Place.TOOL_LIST, ()) if name in asked)
+    if not rows or listed == guards.get(Place.TOOL_LIST, ()):
+        return guards
+    kept = dict(guards)
+    kept[Place.TOOL_LIST] = listed
+    return {place: names for place, names in kept.items() if names}
 
 
 def planned_case(position: int, sample: Any) -> PlannedCase:

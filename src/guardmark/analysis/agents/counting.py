@@ -37,6 +37,7 @@ class GuardPlace:
         false_blocks: Benign cases in which it blocked something here.
         benign_texts: Texts of benign cases that it was shown here and blocked.
         rewritten: Texts that it wrote anew.
+        changed: Definitions of tools that it told otherwise than in an earlier list.
         flagged: Texts that it flagged and let on.
         failed: Texts about which it gave no decision.
         calls: How often it was asked.
@@ -49,6 +50,7 @@ class GuardPlace:
     false_blocks: Estimate
     benign_texts: Estimate
     rewritten: int
+    changed: int
     flagged: int
     failed: int
     calls: int
@@ -114,6 +116,7 @@ class CaseCounting:
             false_blocks=self.by_task(benign, lambda row: _blocks_at(row, place, guard)),
             benign_texts=self._of_texts(texts),
             rewritten=actions["rewrite"],
+            changed=actions["change"],
             flagged=actions["flag"],
             failed=actions["error"] + actions["malformed"],
             calls=sum(actions.values()),

@@ -14,8 +14,8 @@ from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import DataManifest, PartManifest
 from guardmark.core.place import Place
 from guardmark.core.sample import Label, Prompt, Sample
+from guardmark.engine.agent_case import CaseRules
 from guardmark.engine.agents import AgentArm
-from guardmark.engine.case import CaseRules
 from guardmark.engine.plan import BuiltPart
 from guardmark.interchange.stored_runs.reading import read_stored_runs
 from guardmark.suites.agentdojo.suite import SUITES, AgentDojoSuite
@@ -260,7 +260,7 @@ def _cases(
     """Return the cases of suites, of each the first tasks where a limit is given."""
     cases: list[CaseId] = []
     # Nobody who leaves the list of tools unguarded learns anything from orders that stand in it.
-    guarded = any(arm.tool_list for arm in settings.arms.values())
+    guarded = any(arm.tool_list or arm.proxy for arm in settings.arms.values())
     for suite in suites:
         wordings = [_wording(suite, name) for name in settings.injections]
         wordings = wordings or [suite.wordings[0]]

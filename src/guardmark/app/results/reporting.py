@@ -8,8 +8,8 @@ from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.defense.contradictions import find_contradictions
-from guardmark.app.results.artefacts import write_reports
 from guardmark.app.results.opened_run import open_run
+from guardmark.app.results.report_files import write_reports
 from guardmark.app.secret_scan import require_no_secret
 from guardmark.app.settings import REPORTS
 from guardmark.core.outcome import Outcome

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from guardmark.app.parts.loading import LoadedConfig, parse_config
 from guardmark.app.parts.prices import known_prices
-from guardmark.app.results.artefacts import write_reports
+from guardmark.app.results.report_files import write_reports
 from guardmark.app.run.running import RunOptions, run
 from guardmark.config.source import parse_yaml, read_text
 from guardmark.core.errors import BudgetReached, ConfigError, GuardmarkError, UnknownName

@@ -12,9 +12,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.pipeline.small_slices import SliceRequest
-from guardmark.app.results.artefacts import export, write_reports
+from guardmark.app.results.exporting import export
 from guardmark.app.results.opened_run import run_config
 from guardmark.app.results.reading import write_slices
+from guardmark.app.results.report_files import write_reports
 from guardmark.app.results.try_trace import target_lines, trace_lines
 from guardmark.app.settings import REPORTS
 from guardmark.app.verify.headline import redecided

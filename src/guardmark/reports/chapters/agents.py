@@ -345,6 +345,9 @@ def places_table(rows: Sequence[tuple[str, GuardPlace]], *, stops: str) -> Table
             ),
             "Benign texts blocked|Texts": lambda row: with_counts(row[1].benign_texts),
             "Rewritten": lambda row: row[1].rewritten or "",
+            "Changed later: Definitions of tools told otherwise than in an earlier list": (
+                lambda row: row[1].changed or ""
+            ),
             "Flagged": lambda row: row[1].flagged or "",
             "No decision": lambda row: row[1].failed or "",
             "Asked": lambda row: row[1].calls,

@@ -26,6 +26,7 @@ _DID: Final = {
     "allow": "lets it through",
     "block": "BLOCKS it",
     "rewrite": "writes it anew",
+    "change": "tells it otherwise than before",
     "flag": "flags it and lets it through",
     "error": "fails",
     "malformed": "gives no readable decision",
@@ -67,12 +68,14 @@ def _lines(row: CaseRow) -> Iterator[tuple[str, str, int]]:
 
 def _guard_line(step: CaseStep) -> tuple[str, str, int]:
     place = step.place.value if step.place else ""
+    if step.tool:
+        place += f" ({plain_line(step.tool)})"
     text = _DID.get(step.action, step.action)
     if step.policy:
         text += f"; the policy says {step.policy}"
     if step.reason:
         text += f" ({plain_line(step.reason)})"
-    if step.action == "rewrite":
+    if step.action in {"rewrite", "change"}:
         text += f": {plain_line(step.text[:_QUOTED])}"
     if step.action == "allow" and step.has_order:
         text += ", though it holds the injected order"

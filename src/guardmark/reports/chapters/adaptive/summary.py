@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from guardmark.canon.visible import spell_hidden
 from guardmark.reports.chapters.adaptive.chapter import FLAGS, sight_text
 from guardmark.reports.chapters.adaptive.models import meaning_sentences
 from guardmark.reports.document.blocks import Bullets, Document, muted, present, section, warning
@@ -185,8 +186,8 @@ def _trick_rate(card: AdaptiveCard, best: OperatorCard) -> str:
 
 
 def _cut(text: str) -> str:
-    """Return the beginning of a text on one line, in quotation marks."""
-    line = " ".join(text.replace("\n", " ⏎ ").split())
+    """Return the beginning of a text on one line, what it hides spelled out, in quotation marks."""
+    line = spell_hidden(" ".join(text.replace("\n", " ⏎ ").split()))
     if len(line) > _EXCERPT:
         line = f"{line[: _EXCERPT - 1]}…"
     return f'"{line}"'

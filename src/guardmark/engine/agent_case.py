@@ -17,6 +17,7 @@ from guardmark.core.case import (
     Conversation,
     FinalAnswer,
     StepKind,
+    ToolLister,
 )
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import Outcome
@@ -134,7 +135,7 @@ class _CaseRun:
             raise _Stopped(Place.INPUT, seen.blocked_by)
         message = Message(role=Role.USER, content=seen.text)
         conversation = Conversation(tools=(), messages=[message], session=self.session)
-        self.listed = self.world.tools
+        self.listed = await self._list_tools()
         conversation.tools = await self._guarded_tools(self.listed, (), conversation)
         return conversation
 
@@ -146,7 +147,8 @@ class _CaseRun:
     ) -> tuple[ToolDefinition, ...]:
         """Show the definitions that are new to the guards of tools; leave out the blocked ones."""
         for tool in stated:
-            if tool not in known and holds_order(tool.description, self.order):
+            is_noted = isinstance(self.world, ToolLister)
+            if not is_noted and tool not in known and holds_order(tool.description, self.order):
                 self._note(StepKind.TOOLS, tool.description, tool=tool.name)
         if not self.guards.get(Place.TOOL_LIST):
             return stated
@@ -165,10 +167,37 @@ class _CaseRun:
 
     async def _look_at_changed_tools(self, conversation: Conversation) -> None:
         """Ask for the list of tools again, as clients do when a server says that it changed."""
-        stated = self.world.tools
+        stated = await self._list_tools()
         if stated is not self.listed and stated != self.listed:
             known, self.listed = self.listed, stated
             conversation.tools = await self._guarded_tools(stated, known, conversation)
+
+    async def _list_tools(self) -> tuple[ToolDefinition, ...]:
+        """Return the tools, and note what a guard on the way did to their definitions."""
+        if not isinstance(self.world, ToolLister):
+            return self.world.tools
+        told = await self.world.list_tools()
+        for each in told.passed:
+            has_order = holds_order(each.original, self.order)
+            if has_order:
+                self._note(StepKind.TOOLS, each.original, tool=each.tool)
+            action, text = each.seen.action, each.seen.text
+            is_new = action in {"rewrite", "change"}
+            self.steps.append(
+                CaseStep(
+                    kind=StepKind.GUARD,
+                    tool=each.tool,
+                    place=each.seen.place,
+                    guard=each.seen.guard,
+                    action=action,
+                    text=_excerpt(text)[0],
+                    reason=each.seen.reason,
+                    policy="block" if action in _NO_DECISION else "",
+                    has_order=has_order,
+                    removed_order=has_order and is_new and not holds_order(text, self.order),
+                )
+            )
+        return told.tools
 
     async def _carry_out_calls(
         self, calls: Sequence[AgentCall], text: str, conversation: Conversation

@@ -12,7 +12,7 @@ from guardmark.core.case import AgentCall, CaseEnd, CaseResult, FinalAnswer, Ste
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.place import Place
-from guardmark.engine.case import CaseRules, run_case
+from guardmark.engine.agent_case import CaseRules, run_case
 from guardmark.suites.loading import load_suite, suite_path
 from guardmark.suites.obedient import LEFT_OUT, ObedientAgent
 from guardmark.suites.suite import CaseId
