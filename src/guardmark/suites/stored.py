@@ -48,7 +48,7 @@ class StoredMove:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StoredCase:
     """One stored run of an agent.
 
@@ -74,7 +74,7 @@ class StoredCase:
     task_done: bool | None = None
     later_words: int = 0
 
-    @property
+    @cached_property
     def order(self) -> str:
         """The planted text that a result shows first; the first stated one where none does."""
         canonical = {text: canonical_order(text) for text in self.orders}

@@ -12,6 +12,7 @@ from guardmark.analysis.pipeline.frame import ANSWERED, PlaceRates, counts_as_he
 from guardmark.analysis.pipeline.walks import NO_GUARD
 from guardmark.core.chunks import split_prefix
 from guardmark.core.outcome import CUT_REASONS, NATIVE_REFUSAL, PROVIDER_ACTIONS, BlockedAt
+from guardmark.core.place import Place
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.net.provider_blocks import is_filter_reason
 from guardmark.parsing.refusals import begins_refusing
@@ -181,7 +182,9 @@ def find_unseen(
     """Find the guards and judges whose provider filtered what they were to read."""
     parts = [(arm.name, Stage.DEFENSE, FIRST_LAYER, frame.matrix(arm)) for arm in frame.arms]
     for arm in () if pipeline is None else pipeline.arms:
-        behind = [step for step in arm.steps if step.stored != step.guard]
+        behind = [
+            step for step in arm.steps if step.place is Place.OUTPUT and step.stored != step.guard
+        ]
         parts += [(each.stored, Stage.DEFENSE, FIRST_LAYER, each.decision) for each in behind]
     for judging in () if pipeline is None else pipeline.judgings:
         parts += [(each.name, Stage.JUDGE, each.layer, each.label) for each in judging.judges]

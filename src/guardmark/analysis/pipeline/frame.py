@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
-    from guardmark.analysis.pipeline.walks import PipelineArm, RewrittenTexts
+    from guardmark.analysis.pipeline.columns import RewrittenTexts
+    from guardmark.analysis.pipeline.walks import PipelineArm
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate
     from guardmark.stats.arguments import Flags, Floats
@@ -339,6 +340,23 @@ class PlaceRates:
             )
         return grouped_rate(hits[trials], groups, confidence=self.confidence, names=told)
 
+    def of_each(self, hits: Sequence[Flags], trials: Sequence[Flags]) -> Estimate:
+        """Estimate a share of parts of places, such as documents: they share the place's group."""
+        count = len(self.group)
+        hit = np.concatenate(hits) if hits else np.zeros(0, dtype=np.bool_)
+        tried = np.concatenate(trials) if trials else np.zeros(0, dtype=np.bool_)
+        at = np.flatnonzero(tried) % max(1, count)
+        if self._crossing is not None:
+            return crossed_or_grouped(
+                hit[tried],
+                self.group[at].astype(np.int64),
+                self._crossing[at],
+                confidence=self.confidence,
+            )
+        return grouped_rate(
+            hit[tried], self.group[at], confidence=self.confidence, names=self._names
+        )
+
     def pair(self, harm: Flags, refused: Flags, trials: Flags) -> EndPair:
         """Estimate both error rates."""
         return EndPair(
@@ -381,7 +399,7 @@ def waited_ms(arm: PipelineArm) -> Floats:
     waited = np.zeros(len(arm.decision))
     for number, step in enumerate(arm.steps):
         waited += np.where(arm.reached(number), step.waited_ms, 0.0)
-    before = sum(step.place is Place.INPUT for step in arm.steps)
+    before = sum(step.place is not Place.OUTPUT for step in arm.steps)
     # A guard that blocks spares the answer, unless it is the answer that it reads.
     waited += np.where(arm.reached(before), arm.waited_ms, 0.0)
     return np.where(arm.decision <= BLOCK, waited, np.nan)
@@ -395,7 +413,7 @@ def find_ends(
     lets_through: tuple[int, ...] = (),
 ) -> Ends:
     """Find what came out of an arm."""
-    decision = arm.decided(lets_through) if lets_through else arm.decision
+    decision = arm.decided(lets_through, blocks) if lets_through or blocks else arm.decision
     passed = (decision == ALLOW) | arm.by_provider
     nobody = np.full(len(arm.decision), MISSING, dtype=np.int8)
     label, mode = (nobody, nobody) if judging is None else judging.of(arm.came_out)

@@ -98,8 +98,16 @@ def read_policy(path: Path | None, config: Config, *, has_baseline: bool) -> Gat
     return policy
 
 
+_REPLAYED: Final = (
+    "This run put guards before stored runs: utility and attack success are unknown.\n"
+    "Next: measure with agent.suite, and limit that run."
+)
+
+
 def _usual_policy(config: Config) -> GatePolicy:
     """Return the limits that reports go by where no gate states others."""
+    if config.agent is not None and config.agent.replay:
+        raise ConfigError(_REPLAYED)
     if config.agent is not None:
         raise ConfigError(
             "There is no policy: the run's configuration has no section `gate`.\n"
@@ -190,10 +198,7 @@ def _check_agents(reader: RecordReader, frame: Frame, policy: GatePolicy) -> tup
     if not reader.holds_cases:
         raise ConfigError(NO_AGENT_TO_GATE)
     if is_replay(reader.manifest()):
-        raise ConfigError(
-            "This run put guards before stored runs: utility and attack success are unknown.\n"
-            "Next: measure with agent.suite, and limit that run."
-        )
+        raise ConfigError(_REPLAYED)
     if policy.is_about_defenses or not policy.of_system.is_empty:
         raise ConfigError(
             "A run of agents has no defense and no answers of a model by themselves to limit.\n"

@@ -27,7 +27,7 @@ from guardmark.core.outcome import (
     Verdict,
     VerdictLabel,
 )
-from guardmark.core.place import AFTER
+from guardmark.core.place import part_of
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.interchange.imported import (
@@ -73,7 +73,8 @@ def read_records(path: Path, statements: Statements) -> ImportedRun:
     warnings: list[str] = []
     data = bytes_of(path, hint=_HINT)
     every = [row for row in _rows(path, data, warnings) if word(row, "stage") in _READ]
-    rows = [row for row in every if AFTER not in word(row, "defense")]
+    names = [word(row, "defense") for row in every]
+    rows = [row for row, name in zip(every, names, strict=True) if part_of(name) == name]
     if not rows or not is_records(rows[0]):
         raise DatasetError(f"{path} holds no records of guardmark.\n{_HINT}")
     of_stage = {stage: [r for r in rows if word(r, "stage") == stage] for stage in _READ}
@@ -104,7 +105,7 @@ def read_records(path: Path, statements: Statements) -> ImportedRun:
         warnings=(
             *warnings,
             *_lost(path, has_model=bool(answered), guards=guards),
-            *_beside([word(row, "defense") for row in every if AFTER in word(row, "defense")]),
+            *_beside([name for name in names if part_of(name) != name]),
         ),
     )
 

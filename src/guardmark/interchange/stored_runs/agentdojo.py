@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.interchange.imported import Object, inner, word
-from guardmark.interchange.stored_runs.turns import LoggedMessage, Unusable, read_dialog
+from guardmark.interchange.stored_runs.turns import LoggedMessage, Unusable, read_dialog, sound_text
 from guardmark.suites.stored import StoredCase
 from guardmark.suites.suite import CaseId
 
@@ -44,7 +44,9 @@ def read_agentdojo(log: Object) -> StoredCase:
         later_words=dialog.later_words,
         answer=dialog.answer,
         orders=tuple(
-            dict.fromkeys(text for text in planted if isinstance(text, str) and text.strip())
+            dict.fromkeys(
+                sound_text(text) for text in planted if isinstance(text, str) and text.strip()
+            )
         ),
         injection_done=_truth(log, "security") if injection and is_whole else None,
         task_done=_truth(log, "utility") if is_whole else None,
@@ -82,7 +84,7 @@ def _calls(stated: list[object]) -> Iterator[tuple[str, str, object]]:
 def _text(content: object) -> str:
     """Return the words of a message: a text, or a list of parts as newer versions write it."""
     if isinstance(content, str):
-        return content.encode("utf-8", "replace").decode()
+        return sound_text(content)
     parts = content if isinstance(content, list) else []
     texts = [word(part, "content") for part in parts if isinstance(part, dict)]
     return "\n".join(texts)

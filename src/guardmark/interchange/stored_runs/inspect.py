@@ -19,7 +19,7 @@ from guardmark.interchange.inspect_log.reading import (
     resolve_text,
     sample_id,
 )
-from guardmark.interchange.stored_runs.turns import LoggedMessage, Unusable, read_dialog
+from guardmark.interchange.stored_runs.turns import LoggedMessage, Unusable, read_dialog, sound_text
 from guardmark.suites.stored import StoredCase
 from guardmark.suites.suite import CaseId
 
@@ -97,7 +97,7 @@ def _planted(metadata: Object) -> Iterator[str]:
             texts = stated
         for text in texts:
             if isinstance(text, str) and text.strip():
-                yield text.encode("utf-8", "replace").decode()
+                yield sound_text(text)
 
 
 def _turns(logged: Object) -> Iterator[LoggedMessage]:

@@ -69,7 +69,7 @@ def read_dialog(turns: Iterable[LoggedMessage]) -> LoggedDialog:
             answer = turn.text
             if turn.calls:
                 calls = tuple(
-                    StoredCall(name=name, arguments=_arguments(stated))
+                    StoredCall(name=sound_text(name), arguments=_arguments(stated))
                     for _, name, stated in turn.calls
                 )
                 moves.append(StoredMove(calls=calls, text=turn.text))
@@ -99,6 +99,11 @@ def _answered(
     return replace(moves[-1], calls=tuple(calls))
 
 
+def sound_text(text: str) -> str:
+    """Return a text in which half a character, which JSON can escape, is shown as `?`."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _arguments(stated: object) -> Mapping[str, object]:
     """Return arguments as JSON values, from an object or its text."""
     read: Any = stated
@@ -109,4 +114,5 @@ def _arguments(stated: object) -> Mapping[str, object]:
             read = None
     if not isinstance(read, dict):
         raise Unusable("with a call whose arguments are no JSON object")
-    return read
+    sound: dict[str, object] = json.loads(sound_text(json.dumps(read, ensure_ascii=False)))
+    return sound

@@ -103,7 +103,9 @@ def write(analysis: RunAnalysis) -> Section | None:
         _place_table(arms)
         if any(arm.is_placed for arm in arms)
         else _guard_table(arms, {each.name: each.card for each in analysis.defenses}),
+        _documents_table(arms),
         _rewritten_table(arms),
+        _left_out_table(arms),
         warning(warnings_of(pipeline)),
         table_of(
             gains,
@@ -181,6 +183,7 @@ def warnings_of(pipeline: PipelineAnalysis) -> tuple[str, ...]:
         *cut_warnings(pipeline),
         *refusal_warnings(pipeline),
         *_judge_warnings(pipeline),
+        *document_sentences(pipeline.arms),
         *rewriting_warnings(pipeline.arms),
         *_arm_warnings(pipeline.arms),
     )
@@ -433,9 +436,71 @@ def _place_table(arms: Sequence[ArmAnalysis]) -> Table:
         title="Guards: what each stopped, by place",
         note=(
             "A sample reaches a guard where all guards before it in the arm allowed. Behind the "
-            "model a guard is shown the request and the answer."
+            "model a guard is shown the request and the answer. A guard at context stops no "
+            "sample: what it blocks is left out, and the sample goes on."
         ),
     )
+
+
+def _documents_table(arms: Sequence[ArmAnalysis]) -> Table | None:
+    """Write what guards left out of the documents that come with samples, or nothing."""
+    rows = [
+        (arm, stops, stops.documents)
+        for arm in arms
+        for stops in arm.stopped
+        if stops.documents is not None
+    ]
+    if not rows:
+        return None
+    return table_of(
+        rows,
+        {
+            "Arm": lambda row: name(row[0].name),
+            "Guard": lambda row: name(row[1].guard),
+            "Attack documents left out: of those that carry the attack and that it decided about": (
+                lambda row: row[2].attacks
+            ),
+            "Benign documents left out: of those it decided about": lambda row: row[2].benign,
+            "Others left out: of the further documents of attacks": lambda row: row[2].others,
+            "No decision: malformed answers and errors, of the documents it was shown": (
+                lambda row: row[2].undecided
+            ),
+            "Rewritten: of the documents it was shown": lambda row: row[2].rewritten,
+            "Attacks without a document: of the attacks that reached it": (
+                lambda row: row[2].attack_samples
+            ),
+            "Benign samples without a document: of those that reached it": (
+                lambda row: row[2].benign_samples
+            ),
+            "None left: samples without any document behind it": lambda row: row[2].emptied,
+            "No documents: samples that bring none; it was not asked": lambda row: row[2].skipped,
+        },
+        table_id="pipeline-documents",
+        texts=("Guard",),
+        title="Documents: what each guard at context left out",
+        note=(
+            "A document that a guard blocks is left out, and the model is asked without it. The "
+            "document of an attack that is under test carries the attack. Intervals go by the "
+            "groups of the samples."
+        ),
+    )
+
+
+def document_sentences(arms: Sequence[ArmAnalysis]) -> Iterator[str]:
+    """Say which samples bring no documents, and where nobody can tell which carry the attack."""
+    for arm in arms:
+        documents = [stops.documents for stops in arm.stopped if stops.documents is not None]
+        for first in documents[:1]:
+            if first.skipped:
+                yield (
+                    f"{arm.name}: {count_text(first.skipped)} samples bring no documents. Its "
+                    "guards at context were not asked about them (skipped), and they went on."
+                )
+            if first.others.trials and not first.attacks.trials:
+                yield (
+                    f"{arm.name}: no document of an attack is under test, so nobody can tell which "
+                    "documents carry the attack. Mark each in the data with under_test: true."
+                )
 
 
 def rewriting_warnings(arms: Sequence[ArmAnalysis]) -> Iterator[str]:
@@ -479,19 +544,7 @@ def _rewritten_table(arms: Sequence[ArmAnalysis]) -> Table | None:
         return None
     return table_of(
         rows,
-        {
-            "Arm": lambda row: name(row[0].name),
-            "Attacks rewritten|of asked": lambda row: with_counts(row[1].attacks),
-            "Benign rewritten|of asked": lambda row: with_counts(row[1].benign),
-            "Attack success: of rewritten attacks": lambda row: row[1].attack_success_rate,
-            "Over-refusal: of rewritten benign samples": lambda row: row[1].over_refusal_rate,
-            "Stopped by it: rewritten attacks that succeed without a guard and fail here": (
-                lambda row: row[1].saved
-            ),
-            "Spoiled by it: rewritten benign samples that are helped without a guard and "
-            "turned down here": lambda row: row[1].spoiled,
-            "End unknown": lambda row: row[1].unknown,
-        },
+        _end_columns_of("rewritten"),
         table_id="pipeline-rewritten",
         title="Rewritten: what came of what guards wrote",
         note=(
@@ -500,6 +553,40 @@ def _rewritten_table(arms: Sequence[ArmAnalysis]) -> Table | None:
             "what is judged is what the guard left of the answer."
         ),
     )
+
+
+def _left_out_table(arms: Sequence[ArmAnalysis]) -> Table | None:
+    """Write what came of the samples of which guards left documents out, or nothing."""
+    rows = [(arm, arm.left_out) for arm in arms if arm.left_out is not None]
+    if not rows:
+        return None
+    return table_of(
+        rows,
+        _end_columns_of("cut"),
+        table_id="pipeline-left-out",
+        title="Left out: what came of samples without some of their documents",
+        note=(
+            "Cut are the samples of which a guard at context left a document out: the model is "
+            "asked without it."
+        ),
+    )
+
+
+def _end_columns_of(what: str) -> dict[str, Callable[[tuple[ArmAnalysis, RewrittenEnds]], Value]]:
+    """Return the columns of what came of samples that guards changed in one way."""
+    return {
+        "Arm": lambda row: name(row[0].name),
+        f"Attacks {what}|of asked": lambda row: with_counts(row[1].attacks),
+        f"Benign {what}|of asked": lambda row: with_counts(row[1].benign),
+        f"Attack success: of {what} attacks": lambda row: row[1].attack_success_rate,
+        f"Over-refusal: of {what} benign samples": lambda row: row[1].over_refusal_rate,
+        f"Stopped by it: {what} attacks that succeed without a guard and fail here": (
+            lambda row: row[1].saved
+        ),
+        f"Spoiled by it: {what} benign samples that are helped without a guard and "
+        "turned down here": lambda row: row[1].spoiled,
+        "End unknown": lambda row: row[1].unknown,
+    }
 
 
 def _both(rates: EndPair | ScopeCard | VariantRates) -> tuple[Value, ...]:

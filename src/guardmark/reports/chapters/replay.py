@@ -81,6 +81,8 @@ def write_replay_headlines(replay: ReplayAnalysis) -> tuple[Headline, ...]:
 
 
 def _sentence(arm: ReplayArm) -> str:
+    if not arm.guards:
+        return "stored runs as they are: every order comes through, and nothing is blocked"
     return (
         f"orders stopped before the agent read them {figure_text(arm.stopped)}; "
         f"runs without an attack that it blocks {figure_text(arm.false_blocks)}"
