@@ -41,6 +41,7 @@ from guardmark.analysis.pipeline.judges import (
     correct_card,
     rate_judging,
 )
+from guardmark.analysis.pipeline.one_out import leave_one_out
 from guardmark.analysis.pipeline.streaming import ArmStreaming, measure_chunks
 from guardmark.analysis.pipeline.walks import NO_GUARD
 from guardmark.core.errors import UnknownName
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.answers import AnswerEnds, AnswerMarks, ProviderBlocks
     from guardmark.analysis.pipeline.documents import DocumentDecisions
     from guardmark.analysis.pipeline.frame import Ends, PipelineFrame
+    from guardmark.analysis.pipeline.one_out import LeaveOneOut
     from guardmark.analysis.pipeline.walks import PipelineArm
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate
@@ -285,6 +287,7 @@ class ArmAnalysis:
         is_placed: Whether the configuration states its guards by place.
         rewritten: What came of samples that its guards wrote anew, or None where they wrote none.
         left_out: What came of samples of which its guards left documents out, likewise.
+        one_out: What each of its guards is worth, or None where it has but one.
         streaming: What had gone out before blocks, where its guard is asked while answers grow.
         provider: What the filter of the model's provider blocked behind the guard.
         gain: Against the arm without a guard, or None where there is none.
@@ -304,6 +307,7 @@ class ArmAnalysis:
     is_placed: bool = field(default=False, metadata={"json": False})
     rewritten: RewrittenEnds | None = None
     left_out: RewrittenEnds | None = None
+    one_out: LeaveOneOut | None = None
     streaming: ArmStreaming | None = None
     provider: ProviderBlocks
     gain: GuardGain | None
@@ -412,6 +416,7 @@ def _analyse_arm(
         rewritten=_count_rewritten(rates, pipeline, arm.is_rewritten, ends),
         left_out=_count_rewritten(rates, pipeline, arm.is_left_out, ends),
         streaming=measure_chunks(rates, pipeline, arm),
+        one_out=leave_one_out(rates, pipeline, arm, ends),
         provider=rate_provider(rates, arm, ends, marks=marks),
         gain=_gain(rates, pipeline, arm, ends),
         coverage=_coverage(rates, pipeline, arm, ends, labelled=labelled),

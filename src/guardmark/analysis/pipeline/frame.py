@@ -126,6 +126,7 @@ class PipelineFrame:
         answering: Its records, with their times.
         judgings: The one figures stand on, of the run, then in order.
         human: Labels of people, or None without any.
+        reader: Walks further arms over the same calls, as long as the run is open.
         label_weights: How many answers each label stands for, by place; None where all stand for as
             many.
     """
@@ -136,6 +137,7 @@ class PipelineFrame:
     answering: RecordColumns
     judgings: tuple[Judging, ...]
     human: JudgeColumns | None
+    reader: ArmReader
     label_weights: Floats | None = None
 
     @property
@@ -165,9 +167,11 @@ def read_pipeline(reader: RecordReader, frame: Frame) -> PipelineFrame | None:
     ]
     model = record_columns(reader, NO_GUARD, stage=Stage.MODEL, is_every=frame.is_every)
     ordered = tuple(sorted(judgings, key=lambda each: each.name != headline))
+    arms = ArmReader(reader, frame, model, partial(_is_judged, ordered))
     return PipelineFrame(
         frame=frame,
-        arms=tuple(read_arms(ArmReader(reader, frame, model, partial(_is_judged, ordered)))),
+        arms=tuple(read_arms(arms)),
+        reader=arms,
         model=frame.codes(model, model.outcome),
         answering=model,
         judgings=ordered,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.frame import EndPair
     from guardmark.analysis.pipeline.injection import JudgeInjection
     from guardmark.analysis.pipeline.judges import HumanCheck, JudgeQuality, JudgesAssessed
+    from guardmark.analysis.pipeline.one_out import GuardLeftOut, ShareBetween
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
     from guardmark.reports.document.blocks import Block
@@ -106,6 +107,7 @@ def write(analysis: RunAnalysis) -> Section | None:
         _documents_table(arms),
         _rewritten_table(arms),
         _left_out_table(arms),
+        *_one_out_parts(arms),
         warning(warnings_of(pipeline)),
         table_of(
             gains,
@@ -570,6 +572,88 @@ def _left_out_table(arms: Sequence[ArmAnalysis]) -> Table | None:
             "asked without it."
         ),
     )
+
+
+def _one_out_parts(arms: Sequence[ArmAnalysis]) -> Iterator[Block]:
+    """Write what each guard of an arm of several is worth, and which calls nobody made."""
+    rows = [
+        (arm, arm.one_out, each)
+        for arm in arms
+        if arm.one_out is not None
+        for each in arm.one_out.guards
+    ]
+    if not rows:
+        return
+    yield table_of(
+        rows,
+        {
+            "Arm": lambda row: name(row[0].name),
+            "Guard": lambda row: name(row[2].guard),
+            "Attacks it stops alone: with no other guard, of those it decides about": (
+                lambda row: row[2].attacks_alone
+            ),
+            "Only it stops: at least, and no other guard of the arm would": lambda row: (
+                row[2].attacks_only.lowest
+            ),
+            "Benign it stops alone": lambda row: row[2].benign_alone,
+            "Attack success without it": lambda row: row[2].attack_success_rate,
+            "More attacks succeed without it: paired with the whole arm": (
+                lambda row: row[2].more_attacks
+            ),
+            "Over-refusal changes by: without it, paired; negative means that it costs": (
+                lambda row: row[2].more_refusals
+            ),
+            "It adds: to the wait, in the median, paired": lambda row: figure(
+                row[2].less_ms, Unit.MILLISECONDS
+            ),
+            "Calls missing": lambda row: _missing_text(row[2]),
+        },
+        table_id="pipeline-one-out",
+        texts=("Guard", "Calls missing"),
+        title="Leave one out: what each guard of an arm is worth",
+        note=_together_text(arms),
+    )
+    yield warning(_missing_sentences(arms))
+
+
+def _together_text(arms: Sequence[ArmAnalysis]) -> str:
+    """Say what the guards of each arm stop together, and how much of that each one stops."""
+    sentences = ["The arm is walked again over the stored calls; nobody is asked anew."]
+    for arm in arms:
+        both = arm.one_out
+        if both is not None:
+            sentences.append(
+                f"{arm.name}: at least one guard stops {_between_text(both.together)} of attacks, "
+                f"all of them {_between_text(both.by_all)}; at least one stops "
+                f"{_between_text(both.benign_together)} of benign samples."
+            )
+    return " ".join(sentences)
+
+
+def _between_text(share: ShareBetween) -> str:
+    """Say a share, or between which it lies."""
+    low, high = share.lowest, share.highest
+    if low.successes == high.successes:
+        return rate_text(low)
+    return f"{percent_text(low.value)} to {percent_text(high.value)}"
+
+
+def _missing_text(guard: GuardLeftOut) -> str:
+    missing = {each.part: each.count for each in (*guard.missing_alone, *guard.missing)}
+    return ", ".join(f"{part} {count_text(count)}" for part, count in missing.items())
+
+
+def _missing_sentences(arms: Sequence[ArmAnalysis]) -> Iterator[str]:
+    """Say between which limits a figure lies where calls were never made."""
+    for arm in arms:
+        for each in () if arm.one_out is None else arm.one_out.guards:
+            if each.missing:
+                calls = ", ".join(f"{m.part} {count_text(m.count)}" for m in each.missing)
+                yield (
+                    f"{arm.name} without {each.guard}: calls are missing ({calls}), since no arm "
+                    f"needed them. {_between_text(each.attacks_between)} of all attacks would "
+                    f"succeed. An arm without {each.guard} in the configuration asks for them."
+                )
 
 
 def _end_columns_of(what: str) -> dict[str, Callable[[tuple[ArmAnalysis, RewrittenEnds]], Value]]:
