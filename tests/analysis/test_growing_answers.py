@@ -38,7 +38,7 @@ def whole(position: int, _sample: Sample) -> Decision:
 
 
 def begins() -> dict[str, dict[int, Decision | Verdict]]:
-    """What was said of begins of answers."""
+    """What was said of prefixes of answers."""
     first = {n: AT_5.get(n, allow()) for n in range(12)}
     second = {n: AT_10.get(n, allow()) for n in range(12) if n not in {3, 7, 9}}
     return {

@@ -58,6 +58,22 @@ MISTAKES = {
         "  arms:\n    both: {input: words}\n    both: {output: words}\n",
         ("bench.yaml", "'both' appears twice"),
     ),
+    "a guard of documents that reads answers": (
+        "  arms: {both: {context: leaks}}\n",
+        ("bench.yaml:12", "pipeline.arms.both.context", "view: response", "Next: name leaks at"),
+    ),
+    "a value of each that is none": (
+        "  arms: {both: {context: {guard: words, each: some}}}\n",
+        ("bench.yaml:12", "pipeline.arms.both.context", "each is true", "not 'some'"),
+    ),
+    "a setting of a guard of documents that nobody knows": (
+        "  arms: {both: {context: {guard: words, every: 3}}}\n",
+        ("bench.yaml:12", "knows guard and each", "'every'"),
+    ),
+    "a guard of documents that is named twice": (
+        "  arms: {both: {context: [words, {guard: words, each: false}]}}\n",
+        ("bench.yaml:12", "names 'words' twice"),
+    ),
     "a guard that is named twice at a place": (
         "  arms: {both: {input: [words, words]}}\n",
         ("bench.yaml:12", "names 'words' twice"),
@@ -175,6 +191,27 @@ def test_a_guard_may_be_called_as_often_as_it_stands(tmp_path: Path) -> None:
     assert (calls.at_least, calls.at_most) == (2, 4)
     calls = forecasts["model"].calls
     assert (calls.at_least, calls.at_most) == (0, 2)
+
+
+def test_documents_need_a_model(tmp_path: Path) -> None:
+    """Leaving a document out means that somebody is asked without it."""
+    path = lay_out(tmp_path, "  arms: {both: {context: words}}\n")
+    text = path.read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if "model:" not in line]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(ConfigError, match="model"):
+        check_config(path)
+
+
+def test_the_short_form_shows_each_document() -> None:
+    """A name is a guard that is shown every document on its own."""
+    arms = "  arms: {a: {context: words}, b: {context: [words, {guard: leaks, each: false}]}}\n"
+    config = parse_config(HEAD + arms, folder=Path.cwd(), shown_as="bench.yaml").config
+    assert config.pipeline is not None
+    one, two = config.pipeline.arms["a"], config.pipeline.arms["b"]
+    assert (one.guards_at(), one.shown_all) == ({Place.CONTEXT: ("words",)}, frozenset())
+    assert two.guards_at() == {Place.CONTEXT: ("words", "leaks")}
+    assert two.shown_all == {"leaks"}
 
 
 def test_a_list_of_chunks_makes_an_arm_of_each(tmp_path: Path) -> None:

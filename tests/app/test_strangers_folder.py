@@ -448,6 +448,7 @@ REVIEWED = {
     "scripted": {
         *("system_prompt", "system_prompt_file", "system_prompt_name"),
         *("rules", "otherwise", "by_sha256"),
+        "view",
     },
     "panel": {"name", "judges"},
     "obedient": set(),

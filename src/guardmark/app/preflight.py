@@ -92,6 +92,9 @@ class TextVolume:
     lengths: dict[View, Counter[int]] = field(default_factory=lambda: {v: Counter() for v in View})
     conversations: int = 0
     exchanges: int = 0
+    documents: int = 0
+    with_documents: int = 0  # samples
+    in_documents: int = 0  # characters
 
     def mean_units(self, view: View, characters: int) -> float:
         """Return how many units of so many characters a sample has on average; one at least."""
@@ -109,6 +112,10 @@ class TextVolume:
                 self.shown[view] += 1
                 self.characters[view] += len(text)
                 self.lengths[view][len(text)] += 1
+        documents = [len(prompt.messages[index].content) for index in prompt.documents]
+        self.documents += len(documents)
+        self.with_documents += bool(documents)
+        self.in_documents += sum(documents)
         self.conversations += sum(len(message.content) for message in prompt.messages)
         messages = [{"role": m.role.value, "content": m.content} for m in prompt.messages]
         exchange = {"conversation": messages, "answer": ""}
@@ -248,12 +255,44 @@ class _Limit:
     def _deciding(self, name: str) -> _Work:
         """Return the work of one defense at every place where it stands."""
         pipeline = self.loaded.config.pipeline
-        if pipeline is None or name not in pipeline.guards_at(Place.OUTPUT):
+        if pipeline is None:
             return self._deciding_before(name)
-        work = self._deciding_behind(name)
-        if name in pipeline.guards_at(Place.INPUT):
+        work = _Work()
+        if name in pipeline.guards_at(Place.OUTPUT):
+            work = self._deciding_behind(name)
+        if name in pipeline.guards_at(Place.CONTEXT):
+            work = work.and_more(self._deciding_in_context(name))
+        elsewhere = (*pipeline.guards_at(Place.OUTPUT), *pipeline.guards_at(Place.CONTEXT))
+        if name in pipeline.guards_at(Place.INPUT) or name not in elsewhere:
             work = work.and_more(self._deciding_before(name))
         return work
+
+    def _deciding_in_context(self, name: str) -> _Work:
+        """A guard at `context` is asked about each document, or once about all of a sample."""
+        config, settings = self.loaded.config, self.loaded.parts["defenses", name]
+        arms = [] if config.pipeline is None else [*config.pipeline.arms.values()]
+        arms = [arm for arm in arms if name in arm.guards_at().get(Place.CONTEXT, ())]
+        is_certain = any(
+            arm.guards_at().get(Place.CONTEXT, ())[:1] == (name,)
+            and Place.INPUT not in arm.guards_at()
+            for arm in arms
+        )
+        shown = 0
+        if any(name not in arm.shown_all for arm in arms):
+            shown += self.volume.documents
+        if any(name in arm.shown_all for arm in arms):
+            shown += self.volume.with_documents
+        calls = 0.0
+        if is_certain or self.is_most:
+            calls = float(shown * config.run.repeats)
+        calls *= getattr(settings, "calls_each", 1) * self._most_texts(name, Place.CONTEXT)
+        read = self._read(settings, self.volume.in_documents / max(1, shown))
+        work = self._work(calls, read, settings)
+        price = price_at(self.loaded, ("defenses", name))
+        if price is None or not price.per_unit:
+            return work
+        units = calls * self.volume.mean_units(View.DOCUMENT, price.unit_characters)
+        return work._replace(units=units)
 
     def _deciding_behind(self, name: str) -> _Work:
         """A guard behind the model is asked about each answer at most, with its request."""
@@ -299,7 +338,7 @@ class _Limit:
         return work._replace(units=calls * volume.mean_units(view, price.unit_characters))
 
     def _most_prefixes(self, name: str) -> int:
-        """Return about how many begins of an answer a guard may be asked, all of it included."""
+        """Return about how many prefixes of an answer a guard may be asked, all of it included."""
         rules = [rule for _, guard, rule in streaming_arms(self.loaded) if guard == name]
         if not self.is_most or not rules:
             return 1
@@ -352,7 +391,8 @@ class _Limit:
                 return set(written)
             if part == "model" and at is Place.OUTPUT:
                 break
-            if getattr(self.loaded.parts["defenses", name], "rewritten", None):
+            is_context = at is Place.CONTEXT  # a document that is left out is another request
+            if is_context or getattr(self.loaded.parts["defenses", name], "rewritten", None):
                 written += [(*each, stored_name(name, at)) for each in written]
         return set() if place is not None else set(written)
 

@@ -156,6 +156,33 @@ def _as_names(stated: _GuardNames) -> tuple[str, ...]:
     return (stated,) if isinstance(stated, str) else tuple(stated)
 
 
+class ContextGuardSettings(Settings):
+    """A guard, or several in order, of the documents that come with a sample."""
+
+    guard: _GuardNames
+    each: bool = True
+
+
+_ContextGuards = str | ContextGuardSettings | list[str | ContextGuardSettings]
+
+
+def _context_mistake(stated: object) -> str:
+    """Say what is wrong with a guard stated at `context`, or nothing."""
+    if isinstance(stated, str):
+        return ""
+    if not isinstance(stated, dict):
+        return "is the name of a guard, {guard: NAME, each: false}, or a list of these"
+    unknown = [name for name in stated if name not in ContextGuardSettings.model_fields]
+    if unknown:
+        return f"knows guard and each, and no {unknown[0]!r}"
+    if "guard" not in stated:
+        return "needs a guard: {guard: NAME, each: false}"
+    each = stated.get("each", True)
+    if not isinstance(each, bool):
+        return f"each is true (every document on its own) or false (all as one text), not {each!r}"
+    return ""
+
+
 class ChunkSettings(Settings):
     """A guard behind the model that is asked again each so many characters of the answer."""
 
@@ -199,13 +226,56 @@ class PipelineArmSettings(Settings):
     """Guards of one arm of a pipeline, by place: a name, or several that are asked in order."""
 
     input: _GuardNames = []
+    context: _ContextGuards = []
     output: _GuardNames | ChunkSettings = []
 
     def guards_at(self) -> dict[Place, tuple[str, ...]]:
         """Return the guards of each place that has any."""
         output = self.output.guard if isinstance(self.output, ChunkSettings) else self.output
-        places = {Place.INPUT: _as_names(self.input), Place.OUTPUT: _as_names(output)}
+        places = {
+            Place.INPUT: _as_names(self.input),
+            Place.CONTEXT: tuple(name for name, _ in self._of_documents()),
+            Place.OUTPUT: _as_names(output),
+        }
         return {place: names for place, names in places.items() if names}
+
+    @property
+    def shown_all(self) -> frozenset[str]:
+        """The guards at `context` that are shown all documents as one text."""
+        return frozenset(name for name, each in self._of_documents() if not each)
+
+    def _of_documents(self) -> list[tuple[str, bool]]:
+        """Return the guards at `context`, and whether each is shown documents one by one."""
+        stated = self.context if isinstance(self.context, list) else [self.context]
+        guards: list[tuple[str, bool]] = []
+        for each in stated:
+            if isinstance(each, str):
+                guards.append((each, True))
+            else:
+                guards += [(name, each.each) for name in _as_names(each.guard)]
+        return guards
+
+    @field_validator("context", mode="before")
+    @classmethod
+    def _readable(cls, value: Any) -> Any:
+        # Here and not by the types: of a union every reading that does not fit would be told.
+        for stated in value if isinstance(value, list) else [value]:
+            mistake = _context_mistake(stated)
+            if mistake:
+                raise ValueError(mistake)
+        return value
+
+    @field_validator("context")
+    @classmethod
+    def _each_document_once(cls, value: _ContextGuards) -> _ContextGuards:
+        stated = value if isinstance(value, list) else [value]
+        names: list[str] = []
+        for each in stated:
+            names += [each] if isinstance(each, str) else _as_names(each.guard)
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"names {name!r} twice")
+        return value
 
     @property
     def chunks(self) -> ChunkRule | None:

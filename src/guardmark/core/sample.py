@@ -209,6 +209,15 @@ class Prompt:
         return self.messages[self.under_test].words
 
     @property
+    def documents(self) -> tuple[int, ...]:
+        """Indices of the documents that come with it; one that is empty is none."""
+        return tuple(
+            index
+            for index, message in enumerate(self.messages)
+            if message.role is Role.DOCUMENT and (message.content.strip() or message.images)
+        )
+
+    @property
     def is_plain(self) -> bool:
         """Whether it is one text of a user and nothing else."""
         first = self.messages[0]
@@ -232,6 +241,23 @@ class Prompt:
         beside = (*messages[index].images, *images)
         messages[index] = replace(messages[index], content=text, images=beside)
         return replace(self, messages=tuple(messages))
+
+    def with_messages(self, messages: Mapping[int, Message | None]) -> Prompt:
+        """Put other messages in the places of some; None leaves one out.
+
+        Where the message under test is left out, the last of a user is under test, else the last.
+        """
+        under_test = self.under_test % len(self.messages)
+        at = [index for index in range(len(self.messages)) if messages.get(index, "") is not None]
+        if not at:
+            return Prompt.of_text("")
+        kept = tuple(messages.get(index) or self.messages[index] for index in at)
+        if under_test in at:
+            tested = at.index(under_test)
+        else:
+            users = [n for n, message in enumerate(kept) if message.role is Role.USER]
+            tested = users[-1] if users else len(kept) - 1
+        return replace(self, messages=kept, under_test=tested)
 
     def shown(self, view: View, *, beside_images: bool = False) -> str | None:
         """Return what a defense with this view is shown; None where there is more than text."""

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.chunks import after_prefix, split_prefix
 from guardmark.core.place import AFTER, Place, stored_name
+from guardmark.engine.context import ContextAnswers, ContextGuard, documents_of, pass_guards
 from guardmark.engine.plan import NO_GUARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from guardmark.core.chunks import ChunkRule
-    from guardmark.core.sample import Prompt
+    from guardmark.core.sample import Message, Prompt
     from guardmark.engine.plan import Pipeline
 
 MODEL: Final = "the model"
@@ -28,7 +29,8 @@ class Call(NamedTuple):
         part: A guard by the name under which it is stored, `MODEL`, `JUDGES`, or this and the layer
             of one judge.
         after: What guards made of the sample's own text: nothing, or ` after G` for each that wrote
-            it anew, in order; then ` after N characters` where the begin of an answer is shown.
+            it anew, in order; then ` after N characters` where a prefix of an answer is shown. Of
+            a guard of documents: which document, and what was made of it.
     """
 
     part: str
@@ -44,11 +46,19 @@ class Call(NamedTuple):
 class ArmProgram:
     """What an arm does with a sample: guards before the model and behind it, in their order.
 
-    Guards have the names under which their decisions are stored. Where there is a rule of chunks,
-    one guard stands behind the model, and is asked while the answer grows.
+    Guards have the names under which their decisions are stored.
+
+    Attributes:
+        before: Guards of what the user writes.
+        context: Guards of documents, who come after them.
+        leaves_out: Outcomes of a guard of documents by which a document does not go on.
+        behind: Guards of the answer; one where there is a rule of chunks.
+        chunks: After how many characters that one is asked again while the answer grows.
     """
 
     before: tuple[str, ...] = ()
+    context: tuple[ContextGuard, ...] = ()
+    leaves_out: frozenset[int] = frozenset()
     behind: tuple[str, ...] = ()
     chunks: ChunkRule | None = None
     calls: dict[str, Call] = field(init=False)  # about texts as they are, made once
@@ -81,11 +91,13 @@ class SampleState:
         model_codes: What the model did, by what it was shown.
         replies: What came out, by what was made of it.
         judged: Verdicts there are.
-        allowed: Calls in a row that let the begin of an answer pass, by guard, chunk, and what was
+        allowed: Calls in a row that let a prefix of an answer pass, by guard, chunk, and what was
             made of the request.
         requests: What the model is shown, by what was made of it.
         asked: Calls that were sent, or are answered already.
         answers: What was answered in this invocation, so that equal texts share it.
+        documents: What guards of documents are shown, by the name of the document.
+        besides: Calls about other documents that are to be sent together with one.
         is_let_in: Whether any arm lets the sample in as it is.
         is_with_judges: Whether the answer to the sample as it is was sent to the judges.
     """
@@ -103,6 +115,8 @@ class SampleState:
     allowed: dict[tuple[str, int | None, str], int] = field(default_factory=dict)
     asked: set[Call] = field(default_factory=set)
     answers: dict[Call, Any] = field(default_factory=dict)
+    documents: dict[str, Message] = field(default_factory=dict)
+    besides: list[Call] = field(default_factory=list)
     is_let_in: bool = False
     is_with_judges: bool = False
     open: int = 0
@@ -113,7 +127,7 @@ class SampleState:
         return len(self.requests) > 1 or len(self.replies) > 1
 
     def reply(self, after: str) -> Reply | None:
-        """Return what came out, or the begin of it where the name says so."""
+        """Return what came out, or a prefix of it where the name says so."""
         whole, characters = split_prefix(after)
         reply = self.replies.get(whole)
         if reply is None or characters is None:
@@ -123,7 +137,7 @@ class SampleState:
     def is_left_empty(self, call: Call, *, is_behind: bool) -> bool:
         """Tell whether guards left nothing of what a part would be shown."""
         if is_behind:
-            reply = self.replies.get(call.after)  # none of the begin of an answer
+            reply = self.replies.get(call.after)  # none of a prefix
             return reply is not None and reply.request != call.after and not reply.text.strip()
         request = self.requests[call.after]
         tested = request.messages[request.under_test]
@@ -136,19 +150,19 @@ class SampleState:
             return after in self.model_codes
         return part + after in self.codes or call in self.judged
 
-    def shown(self, call: Call, *, is_behind: bool) -> tuple[str, ...] | None:
+    def shown(self, call: Call, *, is_behind: bool) -> tuple[Prompt | str, ...] | None:
         """Return what the part is shown that guards may have written, or None without it."""
         part, after = call
         if part == MODEL or not (is_behind or call.is_of_judge):
             request = self.requests.get(after)
-            return None if request is None else (request.text,)
+            return None if request is None else (request,)
         reply = self.reply(after)
         if reply is None:
             return None
         if call.is_of_judge:  # which sees the request as it was
             return (reply.text,)
         request = self.requests.get(reply.request)
-        return None if request is None else (request.text, reply.text)
+        return None if request is None else (request, reply.text)
 
     def twins(self, call: Call, *, is_behind: bool) -> Iterator[Call]:
         """Yield the calls that ask the same part about the same text, made by other guards."""
@@ -161,6 +175,13 @@ class SampleState:
             is_alike = mine is not None and self.shown(twin, is_behind=is_behind) == mine
             if other != whole and is_alike:
                 yield twin
+
+    def document_twins(self, call: Call) -> Iterator[Call]:
+        """Yield the calls that ask a guard about another document that says the same."""
+        mine = self.documents[call.after]
+        for name, message in self.documents.items():
+            if name != call.after and message == mine:
+                yield Call(call.part, name)
 
 
 def next_call(
@@ -182,12 +203,41 @@ def next_call(
             request, after = state.requests[after], after + AFTER + guard
             if after not in state.requests:
                 state.requests[after] = request.with_text(text)
+    if program.context:
+        return _next_with_documents(program, state, passes, after)
     if not after:
         state.is_let_in = True
     if after not in state.model_codes:
         return program.call(MODEL, after)
-    if program.chunks is not None:
-        return _next_chunk(program, program.chunks, state, passes=passes, after=after)
+    return _next_behind(program, state, passes, after)
+
+
+def _next_with_documents(
+    program: ArmProgram, state: SampleState, passes: Callable[[int], bool], after: str
+) -> Call | None:
+    """Walk the guards of documents, and from there on."""
+    answers = ContextAnswers(
+        codes=state.codes,
+        written=state.written,
+        shown=state.documents,
+        passes=passes,
+        leaves_out=program.leaves_out,
+    )
+    documents = documents_of(state.prompt, state.requests[after], after)
+    passed = pass_guards(program.context, documents, answers)
+    if passed.lacking:
+        first, *others = (Call(*call) for call in passed.lacking)
+        state.besides += others
+        return first
+    if passed.is_over:
+        return None
+    after = documents.after
+    if not after:
+        state.is_let_in = True
+    elif after not in state.requests:
+        state.requests[after] = documents.as_request()
+    if after not in state.model_codes:
+        return program.call(MODEL, after)
     return _next_behind(program, state, passes, after)
 
 
@@ -226,6 +276,8 @@ def _next_behind(
     program: ArmProgram, state: SampleState, passes: Callable[[int], bool], after: str
 ) -> Call | None:
     """Walk the guards behind the model, from its answer on."""
+    if program.chunks is not None:
+        return _next_chunk(program, program.chunks, state, passes=passes, after=after)
     for guard in program.behind:
         name = guard + after
         code = state.codes.get(name)
@@ -242,15 +294,26 @@ def _next_behind(
     return program.call(JUDGES, after) if after in state.replies else None
 
 
-def programs_of(pipeline: Pipeline, reads_answers: Callable[[str], bool]) -> list[ArmProgram]:
+def programs_of(
+    pipeline: Pipeline,
+    reads_answers: Callable[[str], bool],
+    *,
+    leaves_out: frozenset[int] = frozenset(),
+) -> list[ArmProgram]:
     """Return what each arm does; an arm named by its guard has it where its view says."""
     programs = []
-    for name, guards_at in pipeline.places.items():
+    for arm, guards_at in pipeline.places.items():
         behind = guards_at.get(Place.OUTPUT, ())
+        shown_all = pipeline.shown_all.get(arm, frozenset())
         program = ArmProgram(
             before=guards_at.get(Place.INPUT, ()),
+            context=tuple(
+                ContextGuard(stored_name(guard, Place.CONTEXT), guard not in shown_all)
+                for guard in guards_at.get(Place.CONTEXT, ())
+            ),
+            leaves_out=leaves_out,
             behind=tuple(stored_name(guard, Place.OUTPUT) for guard in behind),
-            chunks=pipeline.chunks.get(name),
+            chunks=pipeline.chunks.get(arm),
         )
         programs.append(program)
     for name in () if pipeline.places else pipeline.arms:

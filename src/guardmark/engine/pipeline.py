@@ -11,7 +11,7 @@ from guardmark.core.chunks import split_prefix
 from guardmark.core.errors import BudgetReached
 from guardmark.core.manifest import LatencyMode, Policy
 from guardmark.core.outcome import Decision, Evidence, Outcome, Response, Verdict
-from guardmark.core.place import AFTER, Place, stored_name
+from guardmark.core.place import Place, split_stored, stored_name
 from guardmark.core.protocols import DrawingModel
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.sample import Message, Prompt, Role, View
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 _ALLOW: Final = OUTCOME_CODE["allow"]
 _BLOCK: Final = OUTCOME_CODE["block"]
 _MALFORMED: Final = OUTCOME_CODE["malformed"]
+_ERROR: Final = OUTCOME_CODE["error"]
 _ANSWERED: Final = OUTCOME_CODE["answered"]
 _LETS_THROUGH: Final = (Policy.ALLOW, Policy.FALLBACK_TO_MAIN)
 _NOTHING_LEFT: Final = Evidence(reason="a guard before it left nothing of the text")
@@ -94,21 +95,31 @@ class PipelineRunner:
         self._monitor = monitor
         plan, repeats = monitor.plan, range(monitor.plan.repeats)
         self._guards = {guard.name: guard for guard in guards if guard.name in _placed(pipeline)}
-        self._programs = programs_of(pipeline, lambda name: self._guards[name].reads_answers)
+        self._programs = programs_of(
+            pipeline,
+            lambda name: self._guards[name].reads_answers,
+            leaves_out=frozenset([_BLOCK, *self._codes_with(Policy.BLOCK)]),
+        )
         for guard in plan.guards:
             if guard.name in pipeline.guards_at(Place.OUTPUT):
                 self._guards[stored_name(guard.name, Place.OUTPUT)] = _work_behind(guard, monitor)
+            if guard.name in pipeline.guards_at(Place.CONTEXT):
+                work = DefenseWork(guard, (), monitor)  # each document has a recorder of its own
+                self._guards[stored_name(guard.name, Place.CONTEXT)] = work
         self._behind = {name for program in self._programs for name in program.behind}
+        self._context = {guard.part for program in self._programs for guard in program.context}
         is_single = plan.timing.mode is LatencyMode.ISOLATED
         elsewhere = {
             name
             for name, guard in self._guards.items()
-            if guard.recorders[0].later or isinstance(guard.guard, ActorDefense)
+            if name not in self._context
+            and (guard.recorders[0].later or isinstance(guard.guard, ActorDefense))
         }
         self.asks = {
             name
             for name, guard in self._guards.items()
             if name in self._behind
+            or name in self._context
             or not (is_single or guard.guard.capabilities.is_inline or name in elsewhere)
         }
         self._first_calls = {name: Call(name) for name in self._guards}
@@ -120,7 +131,8 @@ class PipelineRunner:
             for call in (_BARE_ANSWER, *self._judge_calls):
                 self._recorders[*call, repeat] = self._open_recorder(call, repeat)
             for name, work in self._guards.items():
-                self._recorders[name, "", repeat] = work.recorders[repeat]
+                if name not in self._context:
+                    self._recorders[name, "", repeat] = work.recorders[repeat]
         self._open_stored()
         self._queues: dict[str, Queue] = {}
         self._workers: dict[str, int] = {}
@@ -129,20 +141,26 @@ class PipelineRunner:
         self._is_fed = False
         self._room = asyncio.Semaphore(1 if is_single else self._window())
 
+    def _codes_with(self, policy: Policy) -> list[int]:
+        """Return the outcomes without a decision that a policy holds for."""
+        plan = self._monitor.plan
+        policies = {_MALFORMED: plan.on_malformed, _ERROR: plan.on_error}
+        return [code for code, of_code in policies.items() if of_code is policy]
+
     def _open_stored(self) -> None:
-        """Open the recorders of calls about rewritten texts that an earlier invocation made."""
+        """Open the recorders of calls about single texts that an earlier invocation made."""
         for name in self._monitor.writer.defenses():
-            part, is_after, more = name.partition(AFTER)
-            if not is_after:
+            part, after = split_stored(name)
+            if not after:
                 continue
             parts = [part] if part in self._guards else []
             if part == NO_GUARD:
                 parts = [JUDGES + layer for layer in self._judges]
-                if split_prefix(AFTER + more)[1] is None:
+                if split_prefix(after)[1] is None:
                     parts.append(MODEL)
             for each in parts:
                 for repeat in range(self._monitor.plan.repeats):
-                    call = Call(each, AFTER + more)
+                    call = Call(each, after)
                     self._recorders[*call, repeat] = self._open_recorder(call, repeat)
 
     def _open_recorder(self, call: Call, repeat: int) -> Recorder:
@@ -155,6 +173,10 @@ class PipelineRunner:
             layer = call.part.removeprefix(JUDGES)
         else:
             asked = self._guards[call.part].guard.name
+        # Calls about prefixes of an answer, or about documents, are many: they count as one part.
+        counted = name + split_prefix(call.after)[0]
+        if call.part in self._context:
+            counted = name
         return open_recorder(
             self._monitor,
             name + call.after,
@@ -162,8 +184,7 @@ class PipelineRunner:
             layer=layer,
             repeat=repeat,
             part=asked,
-            # Calls about the begin of an answer are many; they count with those about all of it.
-            counted_as=name + split_prefix(call.after)[0],
+            counted_as=counted,
             is_about_all=not call.after,
         )
 
@@ -187,7 +208,11 @@ class PipelineRunner:
         work: list[Coroutine[Any, Any, None]] = [self._feed()]
         for name, guard in self._guards.items():
             step, count = self._guard_step(name), self._workers_of(name)
-            if name in self.asks and takes_batches(guard.guard, plan) and name not in self._behind:
+            if name in self._context:
+                step = self._document_step(name)
+            elif (
+                name in self.asks and takes_batches(guard.guard, plan) and name not in self._behind
+            ):
                 queue = BatchQueue(guard.guard, self._monitor)
                 self._batch_queues.append(queue)
                 work += [queue.serve() for _ in range(queue.servers)]
@@ -228,7 +253,11 @@ class PipelineRunner:
             return
         part, after = call
         if after:
-            for twin in state.twins(call, is_behind=part in self._behind):
+            if part in self._context:
+                twins = state.document_twins(call)
+            else:
+                twins = state.twins(call, is_behind=part in self._behind)
+            for twin in twins:
                 if state.is_answered(twin):
                     answer = self._stored_answer(twin, state)
                     if answer is not None:
@@ -331,6 +360,9 @@ class PipelineRunner:
     def _note_written(self, call: Call, state: SampleState, text: str) -> None:
         """Note what goes on in place of what a guard was shown, where that is one message."""
         name, prompt = call.part + call.after, state.prompt
+        if call.part in self._context:  # whatever its view, it is shown one message
+            state.written[name] = text
+            return
         is_behind = call.part in self._behind
         is_whole = self._guards[call.part].guard.capabilities.may_write
         has_calls = not is_behind and bool(prompt.messages[prompt.under_test].calls)
@@ -339,7 +371,7 @@ class PipelineRunner:
     def _start(self, state: SampleState) -> None:
         state.open = 1  # held until everything it starts with is sent
         for name in self.asks:
-            if name not in self._behind:
+            if name not in self._behind and name not in self._context:
                 self._send(self._first_calls[name], state)
         self._go_on(state)
         self._release(state)
@@ -347,9 +379,12 @@ class PipelineRunner:
     def _go_on(self, state: SampleState) -> None:
         """Walk every arm as far as the answers go, and send what the next of its calls needs."""
         # A sample that is let in and that no guard wrote anew needs no other request.
-        if not state.is_let_in or self._behind or state.written:
+        if not state.is_let_in or self._behind or self._context or state.written:
             # All walks first: they find what guards wrote, and so the calls about the same text.
             calls = [next_call(program, state, self._passes) for program in self._programs]
+            if state.besides:
+                calls += state.besides
+                state.besides = []
             for call in calls:
                 if call is not None:
                     self._go(call, state)
@@ -418,7 +453,7 @@ class PipelineRunner:
         """Note what a judge said; equal answers to rewritten texts may wait for it."""
         state.answers[call] = verdict
         state.judged.add(call)
-        if state.written:
+        if state.written or self._context:
             self._go_on(state)
 
     def _guard_step(self, name: str) -> Step:
@@ -435,6 +470,24 @@ class PipelineRunner:
             if after and state.is_left_empty(call, is_behind=is_behind):
                 answer = _NOTHING_TO_LOOK_AT
             elif prompt is not None:
+                answer, took = await self._monitor.asker.ask(ask, item.question())
+            decision = as_decision(answer)
+            code = recorder.record_decision(item, decision, latency_ns=took)
+            self._note_decision(call, state, decision, code)
+
+        return step
+
+    def _document_step(self, name: str) -> Step:
+        ask = as_coroutine(self._guards[name].guard)
+
+        async def step(state: SampleState, after: str) -> None:
+            call, message = Call(name, after), state.documents[after]
+            prompt = Prompt(messages=(message,), under_test=0)
+            recorder = self._recorders[name, after, state.repeat]
+            item = PendingSample(recorder, state.position, state.is_attack, prompt)
+            answer: object = _NOTHING_TO_LOOK_AT
+            took: int | None = None
+            if message.content.strip() or message.images:
                 answer, took = await self._monitor.asker.ask(ask, item.question())
             decision = as_decision(answer)
             code = recorder.record_decision(item, decision, latency_ns=took)

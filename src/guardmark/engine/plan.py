@@ -82,6 +82,7 @@ class Pipeline:
     Attributes:
         arms: Names of the arms; without `places` each is a guard, or `none`.
         places: Guards of each arm by place, asked in their order, where they were so stated.
+        shown_all: Guards at `context` of each arm that are shown all documents as one text.
         chunks: Of arms whose guard behind the model is asked while the answer grows, how often.
     """
 
@@ -89,6 +90,7 @@ class Pipeline:
     model: ChatModel
     judges: tuple[Judge, ...] = ()
     places: ArmPlaces = field(default_factory=dict)
+    shown_all: Mapping[str, frozenset[str]] = field(default_factory=dict)
     chunks: ArmChunks = field(default_factory=dict)
 
     def guards_at(self, place: Place) -> tuple[str, ...]:
@@ -97,9 +99,10 @@ class Pipeline:
         return tuple(dict.fromkeys(names))
 
     @property
-    def only_behind(self) -> frozenset[str]:
-        """The guards that stand behind the model and nowhere before it."""
-        return frozenset(self.guards_at(Place.OUTPUT)).difference(self.guards_at(Place.INPUT))
+    def only_elsewhere(self) -> frozenset[str]:
+        """The guards that stand before documents or behind the model, and nowhere at `input`."""
+        elsewhere = (*self.guards_at(Place.CONTEXT), *self.guards_at(Place.OUTPUT))
+        return frozenset(elsewhere).difference(self.guards_at(Place.INPUT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +128,7 @@ class Parts:
     judges: tuple[BuiltPart, ...] = ()
     arms: tuple[str, ...] = ()
     places: ArmPlaces = field(default_factory=dict)
+    shown_all: Mapping[str, frozenset[str]] = field(default_factory=dict)
     chunks: ArmChunks = field(default_factory=dict)
 
     @property
@@ -158,6 +162,7 @@ class Parts:
             model=self.model.part,
             judges=judges,
             places=self.places,
+            shown_all=self.shown_all,
             chunks=self.chunks,
         )
 
@@ -247,7 +252,7 @@ def _check_pipeline(plan: Plan, pipeline: Pipeline, names: Sequence[str]) -> Non
         )
     stated: tuple[str, ...] = pipeline.arms
     if pipeline.places:
-        places = (Place.INPUT, Place.OUTPUT)
+        places = (Place.INPUT, Place.CONTEXT, Place.OUTPUT)
         stated = tuple(guard for place in places for guard in pipeline.guards_at(place))
     unknown = [name for name in stated if name != NO_GUARD and name not in names]
     if unknown or not pipeline.arms:

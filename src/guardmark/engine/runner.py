@@ -170,8 +170,8 @@ def summary_of(monitor: RunMonitor, progress: Progress) -> RunSummary:
 
 async def _carry_out(monitor: RunMonitor, progress: Progress) -> None:
     plan = monitor.plan
-    only_after_model = frozenset[str]() if plan.pipeline is None else plan.pipeline.only_behind
-    every = [_work(guard, monitor) for guard in plan.guards if guard.name not in only_after_model]
+    elsewhere = frozenset[str]() if plan.pipeline is None else plan.pipeline.only_elsewhere
+    every = [_work(guard, monitor) for guard in plan.guards if guard.name not in elsewhere]
     pipeline = None
     if plan.pipeline is not None:
         from guardmark.engine.pipeline import PipelineRunner

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Evidence, Response
+from guardmark.core.sample import View
 from guardmark.models.chat import SystemPromptSettings
 
 if TYPE_CHECKING:
@@ -37,9 +38,11 @@ class ScriptedModel:
         *,
         otherwise: str,
         by_digest: Mapping[str, str] | None = None,
+        view: View = View.TEXT,
         alarm: Alarm = nullcontext,
     ) -> None:
         self.name = name
+        self._view = view
         self._rules = [(_compiled(rule.when, name), rule.answer) for rule in rules]
         self._otherwise = otherwise
         self._by_digest = by_digest or {}
@@ -55,6 +58,8 @@ class ScriptedModel:
             if planted is not None:
                 return planted
         rules, text = self._rules, prompt.text
+        if self._view is not View.TEXT:
+            text = prompt.shown(self._view, beside_images=True) or ""
         with self._alarm():
             return next((answer for rule, answer in rules if rule.search(text)), self._otherwise)
 
@@ -74,6 +79,7 @@ class ScriptedModelSettings(SystemPromptSettings):
     rules: list[RuleSettings] = Field(default_factory=list)
     otherwise: str = "I can help you with that."
     by_sha256: dict[str, str] = Field(default_factory=dict)
+    view: Literal[View.TEXT, View.CONVERSATION] = View.TEXT
 
     @property
     def most_written(self) -> int:
@@ -90,5 +96,10 @@ class ScriptedModelSettings(SystemPromptSettings):
         """Build the model."""
         said, planted = self.otherwise, self.by_sha256
         return ScriptedModel(
-            name, self.rules, otherwise=said, by_digest=planted, alarm=context.alarm
+            name,
+            self.rules,
+            otherwise=said,
+            by_digest=planted,
+            view=self.view,
+            alarm=context.alarm,
         )

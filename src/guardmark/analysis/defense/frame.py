@@ -11,7 +11,7 @@ import numpy as np
 from guardmark.analysis.frameworks.framework import code_of, is_framework, sliced_by
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import PartManifest
-from guardmark.core.place import AFTER, BEHIND
+from guardmark.core.place import BEHIND, part_of
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.stats.drawing import split_by_group
 from guardmark.store.columns import (
@@ -267,7 +267,9 @@ def read_frame(
     behind = {f"{name}{BEHIND}" for name in parts} - parts  # what guards say of answers
     known = (guards - behind) | ((parts or set(reader.defenses())) - others)
     names = tuple(
-        name for name in reader.defenses() if name in known and (name in parts or AFTER not in name)
+        name
+        for name in reader.defenses()
+        if name in known and (name in parts or part_of(name) == name)
     )
     for name in (thresholds := dict(settings.thresholds)):
         if name not in names:

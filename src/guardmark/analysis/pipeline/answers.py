@@ -10,7 +10,9 @@ import numpy as np
 from guardmark.analysis.defense.frame import MALFORMED, MISSING
 from guardmark.analysis.pipeline.frame import ANSWERED, PlaceRates, counts_as_help
 from guardmark.analysis.pipeline.walks import NO_GUARD
+from guardmark.core.chunks import split_prefix
 from guardmark.core.outcome import CUT_REASONS, NATIVE_REFUSAL, PROVIDER_ACTIONS, BlockedAt
+from guardmark.core.place import Place
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.net.provider_blocks import is_filter_reason
 from guardmark.parsing.refusals import begins_refusing
@@ -180,7 +182,9 @@ def find_unseen(
     """Find the guards and judges whose provider filtered what they were to read."""
     parts = [(arm.name, Stage.DEFENSE, FIRST_LAYER, frame.matrix(arm)) for arm in frame.arms]
     for arm in () if pipeline is None else pipeline.arms:
-        behind = [step for step in arm.steps if step.stored != step.guard]
+        behind = [
+            step for step in arm.steps if step.place is Place.OUTPUT and step.stored != step.guard
+        ]
         parts += [(each.stored, Stage.DEFENSE, FIRST_LAYER, each.decision) for each in behind]
     for judging in () if pipeline is None else pipeline.judgings:
         parts += [(each.name, Stage.JUDGE, each.layer, each.label) for each in judging.judges]
@@ -191,8 +195,10 @@ def find_unseen(
             continue
         defense = name if stage is Stage.DEFENSE else NO_GUARD
         unseen = np.zeros(len(outcomes), dtype=np.bool_)
-        for record in reader.records(defense=defense, stage=stage, layer=layer):
-            unseen[_place(frame, record)] = _is_unseen(record)
+        for each in (defense, *_prefixes(reader, defense)):
+            for record in reader.records(defense=each, stage=stage, layer=layer):
+                unseen[_place(frame, record)] |= _is_unseen(record)
+        unseen &= outcomes == MALFORMED  # a prefix that another arm asked about is not of this one
         asked = outcomes != MISSING
         if unseen.any():
             found.append(
@@ -204,6 +210,12 @@ def find_unseen(
                 )
             )
     return tuple(dict.fromkeys(found))
+
+
+def _prefixes(reader: RecordReader, stored: str) -> list[str]:
+    """Return the names under which a guard was asked about prefixes of answers."""
+    named = ((name, *split_prefix(name)) for name in reader.defenses())
+    return [name for name, whole, shown in named if whole == stored and shown is not None]
 
 
 def _is_unseen(record: Record) -> bool:

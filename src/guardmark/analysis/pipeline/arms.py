@@ -41,6 +41,7 @@ from guardmark.analysis.pipeline.judges import (
     correct_card,
     rate_judging,
 )
+from guardmark.analysis.pipeline.one_out import leave_one_out
 from guardmark.analysis.pipeline.streaming import ArmStreaming, measure_chunks
 from guardmark.analysis.pipeline.walks import NO_GUARD
 from guardmark.core.errors import UnknownName
@@ -56,7 +57,9 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.defense.latency import Latency
     from guardmark.analysis.pipeline.answers import AnswerEnds, AnswerMarks, ProviderBlocks
+    from guardmark.analysis.pipeline.documents import DocumentDecisions
     from guardmark.analysis.pipeline.frame import Ends, PipelineFrame
+    from guardmark.analysis.pipeline.one_out import LeaveOneOut
     from guardmark.analysis.pipeline.walks import PipelineArm
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate
@@ -113,13 +116,15 @@ class GuardStops:
     """What one guard of an arm stopped, of what the guards before it let pass.
 
     Attributes:
-        place: Before the model (`input`) or behind it (`output`).
+        place: Before the model (`input`, `context`) or behind it (`output`).
         guard: Its name.
         attacks: Attacks it blocked, of those that reached it.
         benign: Benign samples it blocked, of those that reached it.
         undecided: What it gave no decision about, of what reached it: malformed or an error.
         rewritten: What it let go on as another text, of what reached it.
         not_asked: Rewritten texts about which the next part was not asked: their ends are unknown.
+        documents: What it left out of what came with the samples, of a guard at `context`: it
+            blocks no sample.
     """
 
     place: Place
@@ -129,11 +134,42 @@ class GuardStops:
     undecided: Estimate
     rewritten: Estimate
     not_asked: int
+    documents: DocumentStops | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentStops:
+    """What a guard at `context` did with documents; intervals go by the groups of the samples.
+
+    Attributes:
+        attacks: Documents of attacks that carry the attack (they are under test) and that it
+            blocked, of those it decided about.
+        benign: Documents of benign samples that it blocked, of those it decided about.
+        others: Further documents of attacks that it blocked, of those it decided about: the data
+            do not say what is in them.
+        undecided: Documents it gave no decision about, of those it was shown.
+        rewritten: Documents that go on as another text, of those it was shown.
+        attack_samples: Attacks of which any document was left out, also by the policy for failures,
+            of those that reached it with documents.
+        benign_samples: Benign samples likewise.
+        emptied: Samples of which no document was left.
+        skipped: Samples that bring no document: the guard was not asked.
+    """
+
+    attacks: Estimate
+    benign: Estimate
+    others: Estimate
+    undecided: Estimate
+    rewritten: Estimate
+    attack_samples: Estimate
+    benign_samples: Estimate
+    emptied: int
+    skipped: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenEnds:
-    """What came of the samples whose request or answer the guards of an arm wrote anew.
+    """What came of samples that the guards of an arm wrote anew, or left documents out of.
 
     Attributes:
         attacks: Rewritten attacks, of all attacks that were asked about.
@@ -250,6 +286,8 @@ class ArmAnalysis:
         drawn: The arm as a reader would draw it: `words -> model -> leaks`.
         is_placed: Whether the configuration states its guards by place.
         rewritten: What came of samples that its guards wrote anew, or None where they wrote none.
+        left_out: What came of samples of which its guards left documents out, likewise.
+        one_out: What each of its guards is worth, or None where it has but one.
         streaming: What had gone out before blocks, where its guard is asked while answers grow.
         provider: What the filter of the model's provider blocked behind the guard.
         gain: Against the arm without a guard, or None where there is none.
@@ -268,6 +306,8 @@ class ArmAnalysis:
     drawn: str = "model"
     is_placed: bool = field(default=False, metadata={"json": False})
     rewritten: RewrittenEnds | None = None
+    left_out: RewrittenEnds | None = None
+    one_out: LeaveOneOut | None = None
     streaming: ArmStreaming | None = None
     provider: ProviderBlocks
     gain: GuardGain | None
@@ -373,8 +413,10 @@ def _analyse_arm(
         stopped=tuple(_count_stops(rates, arm)),
         drawn=arm.drawn,
         is_placed=arm.is_placed,
-        rewritten=_count_rewritten(rates, pipeline, arm, ends),
+        rewritten=_count_rewritten(rates, pipeline, arm.is_rewritten, ends),
+        left_out=_count_rewritten(rates, pipeline, arm.is_left_out, ends),
         streaming=measure_chunks(rates, pipeline, arm),
+        one_out=leave_one_out(rates, pipeline, arm, ends),
         provider=rate_provider(rates, arm, ends, marks=marks),
         gain=_gain(rates, pipeline, arm, ends),
         coverage=_coverage(rates, pipeline, arm, ends, labelled=labelled),
@@ -442,7 +484,12 @@ def _count_stops(rates: PlaceRates, arm: PipelineArm) -> Iterator[GuardStops]:
         if step.place is Place.OUTPUT:  # without an answer there was nothing to look at
             reached &= arm.model == ANSWERED
         blocked = step.decision == BLOCK
-        rewritten = step.decision == REWRITTEN
+        changed = rewritten = step.decision == REWRITTEN
+        documents = None
+        if step.documents is not None:
+            documents = _count_documents(rates, step.documents, reached)
+            rewritten = step.documents.anywhere(step.documents.written)
+            reached &= ~step.documents.skipped
         yield GuardStops(
             place=step.place,
             guard=step.guard,
@@ -450,15 +497,39 @@ def _count_stops(rates: PlaceRates, arm: PipelineArm) -> Iterator[GuardStops]:
             benign=rates.of(blocked, reached & ~rates.is_attack),
             undecided=rates.of(np.isin(step.decision, (MALFORMED, ERROR)), reached),
             rewritten=rates.of(rewritten, reached),
-            not_asked=int(np.count_nonzero(rewritten & reached & ~step.goes_on)),
+            not_asked=int(np.count_nonzero(changed & reached & ~step.goes_on)),
+            documents=documents,
         )
 
 
+def _count_documents(
+    rates: PlaceRates, decisions: DocumentDecisions, reached: Flags
+) -> DocumentStops:
+    """Count what a guard did with the documents of the samples that reached it."""
+    carries, is_attack = decisions.carries_attack, rates.is_attack
+    decided = [reached & flags for flags in decisions.decided]
+    shown = [d | (reached & u) for d, u in zip(decided, decisions.undecided, strict=True)]
+    left_out, has_any = decisions.anywhere(decisions.left_out), decisions.anywhere(shown)
+    of_attacks = [flags & mine for flags, mine in zip(decided, carries, strict=True)]
+    others = [flags & is_attack & ~mine for flags, mine in zip(decided, carries, strict=True)]
+    return DocumentStops(
+        attacks=rates.of_each(decisions.blocked, of_attacks),
+        benign=rates.of_each(decisions.blocked, [flags & ~is_attack for flags in decided]),
+        others=rates.of_each(decisions.blocked, others),
+        undecided=rates.of_each(decisions.undecided, shown),
+        rewritten=rates.of_each(decisions.written, shown),
+        attack_samples=rates.of(left_out, has_any & is_attack),
+        benign_samples=rates.of(left_out, has_any & ~is_attack),
+        emptied=int(np.count_nonzero(has_any & ~decisions.is_left)),
+        skipped=int(np.count_nonzero(reached & decisions.skipped)),
+    )
+
+
 def _count_rewritten(
-    rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm, ends: Ends
+    rates: PlaceRates, pipeline: PipelineFrame, rewritten: Flags, ends: Ends
 ) -> RewrittenEnds | None:
-    """Count what came of the samples that the guards of an arm wrote anew."""
-    rewritten, is_attack = arm.is_rewritten, rates.is_attack
+    """Count what came of the samples that the guards of an arm changed."""
+    is_attack = rates.is_attack
     if not rewritten.any():
         return None
     known = rewritten & ends.is_known
@@ -488,7 +559,8 @@ def _labelled(
     if not reader.unlabelled_count():
         return rates.of(asked, asked)
     every = sample_columns(reader, is_every=True)
-    if not arm.steps:
+    # Guards of documents are not asked about every sample, and the arm goes on all the same.
+    if not arm.steps or arm.steps[0].place is Place.CONTEXT:
         asked_samples = np.tile(np.arange(len(every.ids)), pipeline.frame.manifest.repeats)
     else:
         asked_samples = record_columns(reader, arm.steps[0].stored, is_every=True).sample

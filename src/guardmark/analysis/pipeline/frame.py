@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
-    from guardmark.analysis.pipeline.walks import PipelineArm, RewrittenTexts
+    from guardmark.analysis.pipeline.columns import RewrittenTexts
+    from guardmark.analysis.pipeline.walks import PipelineArm
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate
     from guardmark.stats.arguments import Flags, Floats
@@ -125,6 +126,7 @@ class PipelineFrame:
         answering: Its records, with their times.
         judgings: The one figures stand on, of the run, then in order.
         human: Labels of people, or None without any.
+        reader: Walks further arms over the same calls, as long as the run is open.
         label_weights: How many answers each label stands for, by place; None where all stand for as
             many.
     """
@@ -135,6 +137,7 @@ class PipelineFrame:
     answering: RecordColumns
     judgings: tuple[Judging, ...]
     human: JudgeColumns | None
+    reader: ArmReader
     label_weights: Floats | None = None
 
     @property
@@ -164,9 +167,11 @@ def read_pipeline(reader: RecordReader, frame: Frame) -> PipelineFrame | None:
     ]
     model = record_columns(reader, NO_GUARD, stage=Stage.MODEL, is_every=frame.is_every)
     ordered = tuple(sorted(judgings, key=lambda each: each.name != headline))
+    arms = ArmReader(reader, frame, model, partial(_is_judged, ordered))
     return PipelineFrame(
         frame=frame,
-        arms=tuple(read_arms(ArmReader(reader, frame, model, partial(_is_judged, ordered)))),
+        arms=tuple(read_arms(arms)),
+        reader=arms,
         model=frame.codes(model, model.outcome),
         answering=model,
         judgings=ordered,
@@ -280,7 +285,7 @@ class Ends:
     Attributes:
         asked: The arm was asked.
         passed: The input went on to the model.
-        is_known: How it ended is known: blocked, also by the provider, or judged. Where the begin
+        is_known: How it ended is known: blocked, also by the provider, or judged. Where a prefix
             of an answer had gone out before its block, a verdict on that says it.
         is_unsafe: An unsafe answer came out.
         is_refused: No answer, or one that did not meet the request; it did without a mode.
@@ -339,6 +344,23 @@ class PlaceRates:
             )
         return grouped_rate(hits[trials], groups, confidence=self.confidence, names=told)
 
+    def of_each(self, hits: Sequence[Flags], trials: Sequence[Flags]) -> Estimate:
+        """Estimate a share of parts of places, such as documents: they share the place's group."""
+        count = len(self.group)
+        hit = np.concatenate(hits) if hits else np.zeros(0, dtype=np.bool_)
+        tried = np.concatenate(trials) if trials else np.zeros(0, dtype=np.bool_)
+        at = np.flatnonzero(tried) % max(1, count)
+        if self._crossing is not None:
+            return crossed_or_grouped(
+                hit[tried],
+                self.group[at].astype(np.int64),
+                self._crossing[at],
+                confidence=self.confidence,
+            )
+        return grouped_rate(
+            hit[tried], self.group[at], confidence=self.confidence, names=self._names
+        )
+
     def pair(self, harm: Flags, refused: Flags, trials: Flags) -> EndPair:
         """Estimate both error rates."""
         return EndPair(
@@ -381,7 +403,7 @@ def waited_ms(arm: PipelineArm) -> Floats:
     waited = np.zeros(len(arm.decision))
     for number, step in enumerate(arm.steps):
         waited += np.where(arm.reached(number), step.waited_ms, 0.0)
-    before = sum(step.place is Place.INPUT for step in arm.steps)
+    before = sum(step.place is not Place.OUTPUT for step in arm.steps)
     # A guard that blocks spares the answer, unless it is the answer that it reads.
     waited += np.where(arm.reached(before), arm.waited_ms, 0.0)
     return np.where(arm.decision <= BLOCK, waited, np.nan)
@@ -395,7 +417,7 @@ def find_ends(
     lets_through: tuple[int, ...] = (),
 ) -> Ends:
     """Find what came out of an arm."""
-    decision = arm.decided(lets_through) if lets_through else arm.decision
+    decision = arm.decided(lets_through, blocks) if lets_through or blocks else arm.decision
     passed = (decision == ALLOW) | arm.by_provider
     nobody = np.full(len(arm.decision), MISSING, dtype=np.int8)
     label, mode = (nobody, nobody) if judging is None else judging.of(arm.came_out)
@@ -405,7 +427,7 @@ def find_ends(
     is_helped = valid & np.isin(mode, _HELPED)
     gone_out = None if judging is None else arm.gone_out(lets_through)
     if judging is not None and gone_out is not None:
-        # Of these answers the begin had gone out before the block: it is what came out.
+        # Of these answers a prefix had gone out before the block: it is what came out.
         is_cut = is_blocked & (gone_out.codes > 0)
         cut_label, cut_mode = judging.of(gone_out)
         is_blocked &= ~is_cut | is_valid(cut_label)

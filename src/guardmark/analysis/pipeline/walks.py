@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,10 @@ from guardmark.analysis.defense.frame import (
 )
 from guardmark.analysis.defense.latency import spread_times
 from guardmark.analysis.pipeline.chunks import ChunkCalls, read_lengths
-from guardmark.core.chunks import MOST_CALLS, ChunkRule, after_prefix, split_prefix
-from guardmark.core.place import AFTER, BEHIND, Place, part_of, stored_name
+from guardmark.analysis.pipeline.columns import Columns, RewrittenTexts
+from guardmark.analysis.pipeline.documents import DocumentWalk, leaving_out, read_documents
+from guardmark.core.chunks import MOST_CALLS, ChunkRule, split_prefix
+from guardmark.core.place import AFTER, ALL_DOCUMENTS, Place, guard_of, part_of, stored_name
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
 from guardmark.store.columns import record_columns
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
+    from guardmark.analysis.pipeline.documents import DocumentDecisions, DocumentPlaces
     from guardmark.core.manifest import RunManifest
     from guardmark.stats.arguments import Flags, Floats
     from guardmark.store.columns import RecordColumns
@@ -47,11 +50,14 @@ class GuardStep:
 
     Attributes:
         guard: Its name in the configuration.
-        place: Before the model (`input`) or behind it (`output`).
+        place: Before the model (`input`, `context`) or behind it (`output`).
         stored: The name under which its decisions are stored.
-        decision: What it decided by sample and repeat; `MISSING` where it was not asked.
+        decision: What it decided by sample and repeat; `MISSING` where it was not asked. A guard of
+            documents that left some out lets another text go on.
         goes_on: It wrote another text, and what comes of that one was asked.
         waited_ms: How long it took; nan where no time counts.
+        documents: What it did with each document, where it looks at these.
+        leaves_out: Outcomes without a decision by which the policies leave a document out.
         chunks: Its calls, where it is asked while the answer grows: the last is its decision.
     """
 
@@ -61,85 +67,24 @@ class GuardStep:
     decision: Codes
     goes_on: Flags
     waited_ms: Floats
+    documents: DocumentDecisions | None = None
+    leaves_out: tuple[int, ...] = ()
     chunks: ChunkCalls | None = None
 
-    def passes(self, *lets_through: int) -> Flags:
-        """Tell what it lets pass, as it was or written anew."""
-        return np.isin(self.decides(lets_through), (ALLOW, *lets_through)) | self.goes_on
+    def passes(self, lets_through: tuple[int, ...] = (), blocks: tuple[int, ...] = ()) -> Flags:
+        """Tell what it lets pass, as it was or written anew.
+
+        Where a failure blocks, a document was left out and the sample went on without it.
+        """
+        through = [ALLOW, *(code for code in lets_through if code not in self.leaves_out)]
+        through += [code for code in blocks if code in self.leaves_out]
+        return np.isin(self.decides(lets_through), through) | self.goes_on
 
     def decides(self, lets_through: tuple[int, ...] = ()) -> Codes:
         """Return what it decides where some outcomes let a sample pass."""
         if self.chunks is None or not lets_through:
             return self.decision
         return self.chunks.end(lets_through).decision
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewrittenTexts:
-    """What guards made of texts: of each place, which of the names that follow holds its calls.
-
-    Attributes:
-        names: What stands behind the name of a part: nothing, or ` after G` for each that wrote.
-        codes: Which of them, by place.
-    """
-
-    names: tuple[str, ...]
-    codes: NDArray[np.int32]
-
-    def by(self, guard: str, rewritten: Flags) -> RewrittenTexts:
-        """Return what it is where a guard wrote some of the texts anew."""
-        if not rewritten.any():
-            return self
-        names, codes = [*self.names], self.codes.copy()
-        for code in np.unique(self.codes[rewritten]).tolist():
-            codes[rewritten & (self.codes == code)] = len(names)
-            names.append(f"{self.names[code]}{AFTER}{guard}")
-        return RewrittenTexts(names=tuple(names), codes=codes)
-
-    def cut(self, characters: NDArray[np.int64]) -> RewrittenTexts:
-        """Return the names of begins of answers, this many characters long; 0: none of them."""
-        cut = np.flatnonzero(characters > 0)
-        names, codes = [""], np.zeros(len(self.codes), dtype=np.int32)
-        seen: dict[str, int] = {}
-        for at in cut.tolist():
-            name = after_prefix(self.names[self.codes[at]], int(characters[at]))
-            if name not in seen:
-                seen[name] = len(names)
-                names.append(name)
-            codes[at] = seen[name]
-        return RewrittenTexts(names=tuple(names), codes=codes)
-
-    def read(self, own: Columns, of: Callable[[str], Columns | None]) -> Columns:
-        """Put together what is stored about each place's text, of `own` where none was changed."""
-        columns = own
-        for code, name in enumerate(self.names[1:], start=1):
-            here, other = self.codes == code, of(name)
-            if other is None:
-                other = own.nothing()
-            columns = columns.where(here, other)
-        return columns
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
-    """What a part said by place, and how long it took; nan where no time counts."""
-
-    said: Codes
-    waited_ms: Floats
-
-    def where(self, here: Flags, other: Columns) -> Columns:
-        """Take the places named from other columns."""
-        return Columns(
-            said=np.where(here, other.said, self.said).astype(np.int8),
-            waited_ms=np.where(here, other.waited_ms, self.waited_ms),
-        )
-
-    def nothing(self) -> Columns:
-        """Return columns of as many places about which nobody was asked."""
-        return Columns(
-            said=np.full(len(self.said), MISSING, dtype=np.int8),
-            waited_ms=np.full(len(self.said), np.nan),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +123,13 @@ class PipelineArm:
         """The arm as a reader would draw it: `words -> model -> leaks`."""
         before = [step.guard for step in self.steps if step.place is Place.INPUT]
         behind = [_drawn(step) for step in self.steps if step.place is Place.OUTPUT]
-        return " -> ".join([*before, "model", *behind])
+        context: dict[str, list[str]] = {}
+        for step in self.steps:
+            if step.place is Place.CONTEXT:
+                what = "all docs" if step.stored.endswith(ALL_DOCUMENTS) else "docs"
+                context.setdefault(what, []).append(step.guard)
+        documents = [f"{what}[{', '.join(guards)}]" for what, guards in context.items()]
+        return " -> ".join([*before, *documents, "model", *behind])
 
     @property
     def chunks(self) -> ChunkCalls | None:
@@ -195,46 +146,82 @@ class PipelineArm:
 
     @property
     def is_rewritten(self) -> Flags:
-        """Where a guard that was reached wrote the request or the answer anew."""
+        """Where a guard that was reached wrote the request, a document or the answer anew."""
         rewritten = np.zeros(len(self.decision), dtype=np.bool_)
         for number, step in enumerate(self.steps):
-            rewritten |= self.reached(number) & (step.decision == REWRITTEN)
+            is_so = step.decision == REWRITTEN
+            if step.documents is not None:
+                is_so &= step.documents.anywhere(step.documents.written)
+            rewritten |= self.reached(number) & is_so
         return rewritten
+
+    @property
+    def is_left_out(self) -> Flags:
+        """Where a guard that was reached left a document out."""
+        left_out = np.zeros(len(self.decision), dtype=np.bool_)
+        for number, step in enumerate(self.steps):
+            if step.documents is not None:
+                left_out |= self.reached(number) & step.documents.anywhere(step.documents.left_out)
+        return left_out
 
     def reached(self, number: int, *, lets_through: tuple[int, ...] = ()) -> Flags:
         """Tell what all guards before the one of this number let pass."""
         passing = np.ones(len(self.decision), dtype=np.bool_)
         for step in self.steps[:number]:
-            passing &= step.passes(*lets_through)
+            passing &= step.passes(lets_through)
         return passing
 
-    def decided(self, lets_through: tuple[int, ...] = ()) -> Codes:
-        """Return what the guards together decide where some outcomes let a sample pass."""
-        return decide_together(self.steps, len(self.decision), lets_through=lets_through)
+    def decided(self, lets_through: tuple[int, ...], blocks: tuple[int, ...]) -> Codes:
+        """Return what the guards together decide where some outcomes let pass, or block."""
+        places = len(self.decision)
+        return decide_together(self.steps, places, lets_through=lets_through, blocks=blocks)
 
 
 def decide_together(
-    steps: Sequence[GuardStep], places: int, *, lets_through: tuple[int, ...] = ()
+    steps: Sequence[GuardStep],
+    places: int,
+    *,
+    lets_through: tuple[int, ...] = (),
+    blocks: tuple[int, ...] = (),
 ) -> Codes:
     """Return the first decision that does not let a sample pass, else allow."""
     decision = np.full(places, ALLOW, dtype=np.int8)
     for step in steps:
         is_going = decision == ALLOW
-        passes, decided = step.passes(*lets_through), step.decides(lets_through)
+        passes, decided = step.passes(lets_through, blocks), step.decides(lets_through)
         decision = np.where(is_going & ~passes, decided, decision).astype(np.int8)
     return decision
 
 
-def stated_places(manifest: RunManifest) -> dict[str, dict[Place, tuple[str, ...]]]:
-    """Return the guards of each arm by place; nothing where arms are named by their guards."""
+StatedGuard = tuple[str, Place, str]
+"""A guard of an arm, its place, and the name its decisions are stored under."""
+
+
+def stated_guards(manifest: RunManifest) -> dict[str, list[StatedGuard]]:
+    """Return the guards of each arm in order; nothing where arms are named by their guards."""
     pipeline = manifest.settings.get("pipeline")
     stated = pipeline.get("arms") if isinstance(pipeline, Mapping) else None
     arms = {}
     for name, guards in stated.items() if isinstance(stated, Mapping) else ():
-        arms[str(name)] = {
-            place: _names(guards.get(place.value)) for place in (Place.INPUT, Place.OUTPUT)
-        }
+        arms[str(name)] = [
+            (guard, place, stored)
+            for place in (Place.INPUT, Place.CONTEXT, Place.OUTPUT)
+            for guard, stored in _stated_at(place, guards.get(place.value))
+        ]
     return arms
+
+
+def _stated_at(place: Place, stated: object) -> Iterator[tuple[str, str]]:
+    """Yield the guards at a place and the names they are stored under."""
+    for each in stated if isinstance(stated, list | tuple) else [stated]:
+        if isinstance(each, str):
+            yield each, stored_name(each, place)
+        elif isinstance(each, Mapping):
+            names = each.get("guard")
+            for name in names if isinstance(names, list | tuple) else [names]:
+                stored = stored_name(str(name), place)
+                is_whole = place is Place.CONTEXT and each.get("each") is False
+                yield str(name), f"{stored}{ALL_DOCUMENTS}" if is_whole else stored
 
 
 def stated_chunks(manifest: RunManifest) -> dict[str, ChunkRule]:
@@ -260,24 +247,21 @@ def _drawn(step: GuardStep) -> str:
     return f"{step.guard} (every {'character' if every == 1 else f'{every:,} characters'})"
 
 
-def _names(stated: object) -> tuple[str, ...]:
-    if isinstance(stated, Mapping):
-        stated = stated.get("guard")
-    if isinstance(stated, str):
-        return (stated,)
-    return tuple(map(str, stated)) if isinstance(stated, list | tuple) else ()
-
-
 def read_arms(reader: ArmReader) -> Iterator[PipelineArm]:
     """Yield the arms of a pipeline, in the order of the configuration."""
     frame = reader.frame
-    placed, chunks = stated_places(frame.manifest), stated_chunks(frame.manifest)
-    for name, places in placed.items():
-        wanted = [(guard, place) for place, guards in places.items() for guard in guards]
-        stored = [(guard, place, stored_name(guard, place)) for guard, place in wanted]
-        # Of a run that was cut short, the arms of which the records hold each guard.
-        if all(own in reader.known for _, _, own in stored):
-            yield replace(reader.arm(name, stored, chunks=chunks.get(name)), is_placed=True)
+    placed, chunks = stated_guards(frame.manifest), stated_chunks(frame.manifest)
+    parts = {part.name for part in frame.manifest.parts}
+    for name, guards_at in placed.items():
+        # Of a run that was cut short, the arms of which the records hold each guard; one of
+        # documents has no record where no sample brings any.
+        is_held = [
+            guard in parts if place is Place.CONTEXT else own in reader.known
+            for guard, place, own in guards_at
+        ]
+        if all(is_held):
+            arm = reader.arm(name, guards_at, chunks=chunks.get(name))
+            yield replace(arm, is_placed=True)
     if placed:
         return
     guards = {arm.name: arm for arm in frame.arms}
@@ -308,13 +292,14 @@ class ArmReader:
         self._is_judged = is_judged
         self._model = self._columns(model)
         self._guards: dict[str, Columns] = {}
+        self._documents: DocumentPlaces | None = None
         self._prefixes: dict[str, list[tuple[str, int, RecordColumns]]] = {}
         self._lengths: dict[str, NDArray[np.int64]] = {}
 
     def arm(
         self,
         name: str,
-        guards: Sequence[tuple[str, Place, str]],
+        guards: Sequence[StatedGuard],
         *,
         chunks: ChunkRule | None = None,
     ) -> PipelineArm:
@@ -324,22 +309,34 @@ class ArmReader:
         """
         places = len(self._model.said)
         written = RewrittenTexts(names=("",), codes=np.zeros(places, dtype=np.int32))
-        met: list[tuple[str, Place, str, Columns]] = []
+        met: list[_Met] = []
         model = self._model
         has_model = False
+        walk: DocumentWalk | None = None
         for guard, place, stored in guards:
             if place is Place.OUTPUT and not has_model:
                 model, has_model = self._answers(written), True
-            columns = written.read(self._guard(stored), partial(self._after, stored))
-            met.append((guard, place, stored, columns))
-            written = written.by(stored, columns.said == REWRITTEN)
+            if place is Place.CONTEXT:
+                walk = walk or self._walk(written)
+                columns, changed, documents = walk.past(stored)
+                met.append(_Met(guard, place, stored, columns, changed, documents))
+            else:
+                columns = written.read(self._guard(stored), partial(self._after, stored))
+                changed = columns.said == REWRITTEN
+                met.append(_Met(guard, place, stored, columns, changed))
+            written = written.by(stored, changed)
         if not has_model:
             model = self._answers(written)
-        steps = _steps(met, model=model, judged=self._is_judged(written))
+        steps = _steps(
+            met,
+            model=model,
+            judged=self._is_judged(written),
+            leaves_out=leaving_out(self.frame.manifest),
+        )
         if chunks is not None:
             written = _written_before(written, steps[-1].stored)
             steps = (*steps[:-1], self._stream(steps[-1], chunks, asked=written))
-        before = [step for step in steps if step.place is Place.INPUT]
+        before = [step for step in steps if step.place is not Place.OUTPUT]
         is_let_in = decide_together(before, places) == ALLOW
         decision = decide_together(steps, places)
         # Behind the model a guard had no answer to look at, which is an error of its own.
@@ -353,6 +350,18 @@ class ArmReader:
             came_out=written,
             by_provider=(model.said == BLOCK) & is_let_in & met_provider,
         )
+
+    def _walk(self, written: RewrittenTexts) -> DocumentWalk:
+        """Return the walk of documents past guards, from what came of the request so far."""
+        if self._documents is None:
+            self._documents = read_documents(self._reader, self.frame)
+        manifest = self.frame.manifest
+        return DocumentWalk(self._documents, written, manifest=manifest, read=self._said)
+
+    def _said(self, name: str) -> Columns:
+        """Return what is stored under a name, which may be nothing."""
+        columns = self._after(name, "")
+        return self._model.nothing() if columns is None else columns
 
     def _stream(self, step: GuardStep, rule: ChunkRule, *, asked: RewrittenTexts) -> GuardStep:
         """Return a guard with its calls about more and more of each answer."""
@@ -382,7 +391,7 @@ class ArmReader:
         return lengths
 
     def _prefixes_of(self, stored: str) -> list[tuple[str, int, RecordColumns]]:
-        """Return what a guard said of begins of answers: of which, how long, and its records."""
+        """Return what a guard said of prefixes of answers: of which, how long, and its records."""
         if stored not in self._prefixes:
             found = []
             for name in sorted(self.known):
@@ -423,8 +432,7 @@ class ArmReader:
 
     def _part(self, name: str) -> DefenseColumn:
         records = record_columns(self._reader, name, is_every=self.frame.is_every)
-        guard = part_of(name).removesuffix(BEHIND)
-        threshold = dict(self.frame.settings.thresholds).get(guard)
+        threshold = dict(self.frame.settings.thresholds).get(guard_of(name))
         if not len(records.sample):
             threshold = None
         return part_column(self.frame.manifest, records, threshold)
@@ -434,6 +442,17 @@ class ArmReader:
             said=self.frame.codes(records, records.outcome),
             waited_ms=spread_times(self.frame, records),
         )
+
+
+class _Met(NamedTuple):
+    """A guard of an arm and what it said about what it was shown."""
+
+    guard: str
+    place: Place
+    stored: str
+    columns: Columns
+    changed: Flags  # where what goes on has a place to stand in
+    documents: DocumentDecisions | None = None
 
 
 def _written_before(written: RewrittenTexts, stored: str) -> RewrittenTexts:
@@ -447,27 +466,29 @@ def _written_before(written: RewrittenTexts, stored: str) -> RewrittenTexts:
 
 
 def _steps(
-    met: Sequence[tuple[str, Place, str, Columns]], *, model: Columns, judged: Flags
+    met: Sequence[_Met], *, model: Columns, judged: Flags, leaves_out: tuple[int, ...]
 ) -> tuple[GuardStep, ...]:
     """Return the guards of an arm; a text goes on where the next part was asked about it."""
     steps = []
-    for number, (guard, place, stored, columns) in enumerate(met):
+    for number, (guard, place, stored, columns, changed, documents) in enumerate(met):
         following = met[number + 1 : number + 2]
-        is_last = not following or following[0][1] is not place
-        if not is_last:
-            was_asked = following[0][3].said != MISSING
-        elif place is Place.INPUT:
-            was_asked = model.said != MISSING
-        else:
+        is_behind = place is Place.OUTPUT
+        if following and (following[0].place is Place.OUTPUT) == is_behind:
+            was_asked = following[0].columns.said != MISSING
+        elif is_behind:
             was_asked = judged
+        else:
+            was_asked = model.said != MISSING
         steps.append(
             GuardStep(
                 guard=guard,
                 place=place,
                 stored=stored,
                 decision=columns.said,
-                goes_on=(columns.said == REWRITTEN) & was_asked,
+                goes_on=(columns.said == REWRITTEN) & changed & was_asked,
                 waited_ms=columns.waited_ms,
+                documents=documents,
+                leaves_out=() if documents is None else leaves_out,
             )
         )
     return tuple(steps)

@@ -88,6 +88,7 @@ def build_parts(
         judges=judges,
         arms=arms or tuple(places),
         places=places,
+        shown_all={arm: pipeline.arms[arm].shown_all for arm in places},
         chunks=chunks,
     )
 
@@ -100,8 +101,9 @@ def _require_places(loaded: LoadedConfig, defenses: Sequence[BuiltPart]) -> None
     built = {each.manifest.name: each.part for each in defenses}
     before: list[tuple[str, Keys]] = [(name, _SHORT_FORM) for name in pipeline.guards]
     for arm, settings in pipeline.arms.items():
-        path: Keys = ("pipeline", "arms", arm, Place.INPUT.value)
-        before += [(name, path) for name in settings.guards_at().get(Place.INPUT, ())]
+        for place in (Place.INPUT, Place.CONTEXT):
+            path: Keys = ("pipeline", "arms", arm, place.value)
+            before += [(name, path) for name in settings.guards_at().get(place, ())]
     for name, path in before:
         if name not in built:
             continue

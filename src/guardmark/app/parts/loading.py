@@ -35,7 +35,7 @@ from guardmark.config.source import STANDARD_INPUT, Source, parse_yaml, read_tex
 from guardmark.core.errors import BadSettings, ConfigError, UnknownName, did_you_mean, listed
 from guardmark.core.limits import MOST_DEFENSES
 from guardmark.core.manifest import BASELINE_ROLE, IN_PROCESS
-from guardmark.core.place import Place, stored_name
+from guardmark.core.place import Place, part_of, stored_name
 from guardmark.core.sample import DEFAULT_TAXONOMY, Taxonomy, extended
 from guardmark.datasets.builtin import DEFAULT_SET
 from guardmark.datasets.loading import DataReading, LoadedData, load
@@ -275,16 +275,19 @@ def _loose_guards(config: Config, source: Source) -> Iterator[str]:
 
 
 def _taken_names(config: Config, source: Source) -> Iterator[str]:
-    """Defenses that are called as the decisions of another about answers are stored."""
-    behind = () if config.pipeline is None else config.pipeline.guards_at(Place.OUTPUT)
-    for guard in behind:
-        name = stored_name(guard, Place.OUTPUT)
-        if name in config.defenses:
-            here = source.where(("defenses", name))
-            yield (
-                f"{here}: the name {name!r} is taken: what {guard} says of answers is stored under "
-                "it. Give the defense another name."
-            )
+    """Defenses that are called as the decisions of another about other texts are stored."""
+    if config.pipeline is None:
+        return
+    for place, what in ((Place.OUTPUT, "answers"), (Place.CONTEXT, "documents")):
+        for guard in config.pipeline.guards_at(place):
+            stored = stored_name(guard, place)
+            for name in config.defenses:
+                if part_of(name) == stored:
+                    here = source.where(("defenses", name))
+                    yield (
+                        f"{here}: the name {name!r} is taken: what {guard} says of {what} is "
+                        "stored under it. Give the defense another name."
+                    )
 
 
 OPTIONS: Final = "the options"

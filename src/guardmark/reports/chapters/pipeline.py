@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.frame import EndPair
     from guardmark.analysis.pipeline.injection import JudgeInjection
     from guardmark.analysis.pipeline.judges import HumanCheck, JudgeQuality, JudgesAssessed
+    from guardmark.analysis.pipeline.one_out import GuardLeftOut, ShareBetween
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
     from guardmark.reports.document.blocks import Block
@@ -103,7 +104,10 @@ def write(analysis: RunAnalysis) -> Section | None:
         _place_table(arms)
         if any(arm.is_placed for arm in arms)
         else _guard_table(arms, {each.name: each.card for each in analysis.defenses}),
+        _documents_table(arms),
         _rewritten_table(arms),
+        _left_out_table(arms),
+        *_one_out_parts(arms),
         warning(warnings_of(pipeline)),
         table_of(
             gains,
@@ -181,6 +185,7 @@ def warnings_of(pipeline: PipelineAnalysis) -> tuple[str, ...]:
         *cut_warnings(pipeline),
         *refusal_warnings(pipeline),
         *_judge_warnings(pipeline),
+        *document_sentences(pipeline.arms),
         *rewriting_warnings(pipeline.arms),
         *_arm_warnings(pipeline.arms),
     )
@@ -433,9 +438,71 @@ def _place_table(arms: Sequence[ArmAnalysis]) -> Table:
         title="Guards: what each stopped, by place",
         note=(
             "A sample reaches a guard where all guards before it in the arm allowed. Behind the "
-            "model a guard is shown the request and the answer."
+            "model a guard is shown the request and the answer. A guard at context stops no "
+            "sample: what it blocks is left out, and the sample goes on."
         ),
     )
+
+
+def _documents_table(arms: Sequence[ArmAnalysis]) -> Table | None:
+    """Write what guards left out of the documents that come with samples, or nothing."""
+    rows = [
+        (arm, stops, stops.documents)
+        for arm in arms
+        for stops in arm.stopped
+        if stops.documents is not None
+    ]
+    if not rows:
+        return None
+    return table_of(
+        rows,
+        {
+            "Arm": lambda row: name(row[0].name),
+            "Guard": lambda row: name(row[1].guard),
+            "Attack documents left out: of those that carry the attack and that it decided about": (
+                lambda row: row[2].attacks
+            ),
+            "Benign documents left out: of those it decided about": lambda row: row[2].benign,
+            "Others left out: of the further documents of attacks": lambda row: row[2].others,
+            "No decision: malformed answers and errors, of the documents it was shown": (
+                lambda row: row[2].undecided
+            ),
+            "Rewritten: of the documents it was shown": lambda row: row[2].rewritten,
+            "Attacks without a document: of the attacks that reached it": (
+                lambda row: row[2].attack_samples
+            ),
+            "Benign samples without a document: of those that reached it": (
+                lambda row: row[2].benign_samples
+            ),
+            "None left: samples without any document behind it": lambda row: row[2].emptied,
+            "No documents: samples that bring none; it was not asked": lambda row: row[2].skipped,
+        },
+        table_id="pipeline-documents",
+        texts=("Guard",),
+        title="Documents: what each guard at context left out",
+        note=(
+            "A document that a guard blocks is left out, and the model is asked without it. The "
+            "document of an attack that is under test carries the attack. Intervals go by the "
+            "groups of the samples."
+        ),
+    )
+
+
+def document_sentences(arms: Sequence[ArmAnalysis]) -> Iterator[str]:
+    """Say which samples bring no documents, and where nobody can tell which carry the attack."""
+    for arm in arms:
+        documents = [stops.documents for stops in arm.stopped if stops.documents is not None]
+        for first in documents[:1]:
+            if first.skipped:
+                yield (
+                    f"{arm.name}: {count_text(first.skipped)} samples bring no documents. Its "
+                    "guards at context were not asked about them (skipped), and they went on."
+                )
+            if first.others.trials and not first.attacks.trials:
+                yield (
+                    f"{arm.name}: no document of an attack is under test, so nobody can tell which "
+                    "documents carry the attack. Mark each in the data with under_test: true."
+                )
 
 
 def rewriting_warnings(arms: Sequence[ArmAnalysis]) -> Iterator[str]:
@@ -479,19 +546,7 @@ def _rewritten_table(arms: Sequence[ArmAnalysis]) -> Table | None:
         return None
     return table_of(
         rows,
-        {
-            "Arm": lambda row: name(row[0].name),
-            "Attacks rewritten|of asked": lambda row: with_counts(row[1].attacks),
-            "Benign rewritten|of asked": lambda row: with_counts(row[1].benign),
-            "Attack success: of rewritten attacks": lambda row: row[1].attack_success_rate,
-            "Over-refusal: of rewritten benign samples": lambda row: row[1].over_refusal_rate,
-            "Stopped by it: rewritten attacks that succeed without a guard and fail here": (
-                lambda row: row[1].saved
-            ),
-            "Spoiled by it: rewritten benign samples that are helped without a guard and "
-            "turned down here": lambda row: row[1].spoiled,
-            "End unknown": lambda row: row[1].unknown,
-        },
+        _end_columns_of("rewritten"),
         table_id="pipeline-rewritten",
         title="Rewritten: what came of what guards wrote",
         note=(
@@ -500,6 +555,122 @@ def _rewritten_table(arms: Sequence[ArmAnalysis]) -> Table | None:
             "what is judged is what the guard left of the answer."
         ),
     )
+
+
+def _left_out_table(arms: Sequence[ArmAnalysis]) -> Table | None:
+    """Write what came of the samples of which guards left documents out, or nothing."""
+    rows = [(arm, arm.left_out) for arm in arms if arm.left_out is not None]
+    if not rows:
+        return None
+    return table_of(
+        rows,
+        _end_columns_of("cut"),
+        table_id="pipeline-left-out",
+        title="Left out: what came of samples without some of their documents",
+        note=(
+            "Cut are the samples of which a guard at context left a document out: the model is "
+            "asked without it."
+        ),
+    )
+
+
+def _one_out_parts(arms: Sequence[ArmAnalysis]) -> Iterator[Block]:
+    """Write what each guard of an arm of several is worth, and which calls nobody made."""
+    rows = [
+        (arm, arm.one_out, each)
+        for arm in arms
+        if arm.one_out is not None
+        for each in arm.one_out.guards
+    ]
+    if not rows:
+        return
+    yield table_of(
+        rows,
+        {
+            "Arm": lambda row: name(row[0].name),
+            "Guard": lambda row: name(row[2].guard),
+            "Attacks it stops alone: with no other guard, of those it decides about": (
+                lambda row: row[2].attacks_alone
+            ),
+            "Only it stops: at least, and no other guard of the arm would": lambda row: (
+                row[2].attacks_only.lowest
+            ),
+            "Benign it stops alone": lambda row: row[2].benign_alone,
+            "Attack success without it": lambda row: row[2].attack_success_rate,
+            "More attacks succeed without it: paired with the whole arm": (
+                lambda row: row[2].more_attacks
+            ),
+            "Over-refusal changes by: without it, paired; negative means that it costs": (
+                lambda row: row[2].more_refusals
+            ),
+            "It adds: to the wait, in the median, paired": lambda row: figure(
+                row[2].less_ms, Unit.MILLISECONDS
+            ),
+            "Calls missing": lambda row: _missing_text(row[2]),
+        },
+        table_id="pipeline-one-out",
+        texts=("Guard", "Calls missing"),
+        title="Leave one out: what each guard of an arm is worth",
+        note=_together_text(arms),
+    )
+    yield warning(_missing_sentences(arms))
+
+
+def _together_text(arms: Sequence[ArmAnalysis]) -> str:
+    """Say what the guards of each arm stop together, and how much of that each one stops."""
+    sentences = ["The arm is walked again over the stored calls; nobody is asked anew."]
+    for arm in arms:
+        both = arm.one_out
+        if both is not None:
+            sentences.append(
+                f"{arm.name}: at least one guard stops {_between_text(both.together)} of attacks, "
+                f"all of them {_between_text(both.by_all)}; at least one stops "
+                f"{_between_text(both.benign_together)} of benign samples."
+            )
+    return " ".join(sentences)
+
+
+def _between_text(share: ShareBetween) -> str:
+    """Say a share, or between which it lies."""
+    low, high = share.lowest, share.highest
+    if low.successes == high.successes:
+        return rate_text(low)
+    return f"{percent_text(low.value)} to {percent_text(high.value)}"
+
+
+def _missing_text(guard: GuardLeftOut) -> str:
+    missing = {each.part: each.count for each in (*guard.missing_alone, *guard.missing)}
+    return ", ".join(f"{part} {count_text(count)}" for part, count in missing.items())
+
+
+def _missing_sentences(arms: Sequence[ArmAnalysis]) -> Iterator[str]:
+    """Say between which limits a figure lies where calls were never made."""
+    for arm in arms:
+        for each in () if arm.one_out is None else arm.one_out.guards:
+            if each.missing:
+                calls = ", ".join(f"{m.part} {count_text(m.count)}" for m in each.missing)
+                yield (
+                    f"{arm.name} without {each.guard}: calls are missing ({calls}), since no arm "
+                    f"needed them. {_between_text(each.attacks_between)} of all attacks would "
+                    f"succeed. An arm without {each.guard} in the configuration asks for them."
+                )
+
+
+def _end_columns_of(what: str) -> dict[str, Callable[[tuple[ArmAnalysis, RewrittenEnds]], Value]]:
+    """Return the columns of what came of samples that guards changed in one way."""
+    return {
+        "Arm": lambda row: name(row[0].name),
+        f"Attacks {what}|of asked": lambda row: with_counts(row[1].attacks),
+        f"Benign {what}|of asked": lambda row: with_counts(row[1].benign),
+        f"Attack success: of {what} attacks": lambda row: row[1].attack_success_rate,
+        f"Over-refusal: of {what} benign samples": lambda row: row[1].over_refusal_rate,
+        f"Stopped by it: {what} attacks that succeed without a guard and fail here": (
+            lambda row: row[1].saved
+        ),
+        f"Spoiled by it: {what} benign samples that are helped without a guard and "
+        "turned down here": lambda row: row[1].spoiled,
+        "End unknown": lambda row: row[1].unknown,
+    }
 
 
 def _both(rates: EndPair | ScopeCard | VariantRates) -> tuple[Value, ...]:
