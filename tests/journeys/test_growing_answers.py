@@ -257,7 +257,7 @@ async def test_each_figure_is_that_of_the_plan(services: Services, tmp_path: Pat
     said = " ".join((tmp_path / "out" / "report.md").read_text(encoding="utf-8").split())
     assert "Asked while the answer grows" in said
     assert "growing-every-50: of 5 answers the calls end without a decision" in said
-    done = await typed("show", "out", "--unsafe", "--limit", "1", cwd=tmp_path)
+    done = await typed("show", "out", "--id", "s-0", cwd=tmp_path)
     assert "Guard after@output, first 50 to" in done.out
     judges = f'judges: [{{type: rules, unsafe: ["{SIGN}"]}}]\n'
     (tmp_path / "judges.yaml").write_text(judges, encoding="utf-8")

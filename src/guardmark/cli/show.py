@@ -147,7 +147,8 @@ def show_command(
             echo_json(json.dumps(document, ensure_ascii=False))
         else:
             is_full = full or bool(chosen.sample_id)
-            lines = _sample_lines(each, full=is_full, texts=not no_texts, is_system=is_system)
+            texts, is_system = not no_texts, shown.is_system
+            lines = _sample_lines(each, full=is_full, texts=texts, is_system=is_system)
             echo(*lines, *_story_lines(story, full=is_full), "")
     if not as_json:
         echo(_count_line(len(shown.listed), limit, chosen, among=shown.among))

@@ -60,6 +60,7 @@ class ShownSamples:
     listed: tuple[ListedSample, ...]
     among: int  # Defenses of which one is enough for a sample to be listed.
     exchanges: Mapping[str, SampleStory]
+    is_system: bool = False  # what came out of arms, in place of what defenses did
 
 
 def show(path: Path, selection: Selection, *, most: int) -> ShownSamples:
@@ -69,14 +70,16 @@ def show(path: Path, selection: Selection, *, most: int) -> ShownSamples:
             run.require_defense(selection.defense)
         settings = replace(run.settings, listed_samples=max(1, run.reader.sample_count()))
         frame = read_frame(run.reader, settings)
-        if selection.is_system:
+        # Guards that stand behind the model only are no defenses by themselves: their arms are.
+        is_system = selection.is_system or not frame.arms
+        if is_system:
             system = read_system(run.reader, frame)
-            if system is None:
+            if system is None and selection.is_system:
                 raise ConfigError(
                     f"{path} holds no judged answers of a target model.\n"
                     "Next: --bypasses and --false-alarms list what its defenses did."
                 )
-            frame = system
+            frame = system or frame
         _require_facets(frame, selection.where)
         worst = find_worst(run.reader, frame)
         listed = _wanted(worst.listed, selection)
@@ -86,7 +89,7 @@ def show(path: Path, selection: Selection, *, most: int) -> ShownSamples:
         ids = {each.sample.id for each in listed[:most]} if has_story else ()
         stories = read_exchanges(run.reader, ids, is_timed=is_one)
         among = 1 if selection.defense else worst.among
-        return ShownSamples(listed=listed, among=among, exchanges=stories)
+        return ShownSamples(listed=listed, among=among, exchanges=stories, is_system=is_system)
 
 
 def _wanted(listed: Sequence[ListedSample], selection: Selection) -> tuple[ListedSample, ...]:
