@@ -226,7 +226,11 @@ def _charts(text: str) -> Section:
                 stages=(text, "model"),
                 streams=(
                     FlowStream(
-                        name=text, total=9, reached=(9, 5, 5), leaving=((text,), ()), ends=(text,)
+                        name=text,
+                        total=9,
+                        reached=(9, 5, 5),
+                        leaving=(("4 stopped",), ()),
+                        ends=(text,),
                     ),
                     FlowStream(
                         name="none",
