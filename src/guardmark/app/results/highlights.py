@@ -98,7 +98,7 @@ def _tell(records: Sequence[Record], *, is_timed: bool) -> Iterator[tuple[str, s
 def _growing(
     guard: str, calls: Sequence[tuple[int, Record]], *, is_timed: bool
 ) -> Iterator[tuple[str, str]]:
-    """Say what a guard decided about begins of an answer, equal decisions in a row together."""
+    """Say what a guard decided about prefixes of an answer, equal decisions in a row together."""
     for outcome, group in groupby(calls, key=lambda call: call[1].outcome):
         alike = list(group)
         (first, record), (last, _) = alike[0], alike[-1]
