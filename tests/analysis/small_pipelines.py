@@ -112,7 +112,7 @@ def _write_repeat(writer: RecordWriter, planned: PlannedPipeline, repeat: int) -
 
 
 def _write_begins(writer: RecordWriter, planned: PlannedPipeline, repeat: int) -> None:
-    """Write what was said of begins of answers: decisions, and verdicts on them."""
+    """Write what was said of prefixes of answers: decisions, and verdicts on them."""
     for name, answers in planned.begins.items():
         stage = Stage.JUDGE if name.startswith("none ") else Stage.DEFENSE
         lane = writer.record_batch(name, stage, repeat=repeat)

@@ -1,4 +1,4 @@
-"""Guards that are asked while an answer grows: which begins of it they see, and where it ends."""
+"""Guards that are asked while an answer grows: which prefixes of it they see, and where it ends."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ async def test_an_answer_that_takes_too_many_calls_is_not_asked_about(
 
 
 async def test_the_answer_to_a_masked_request_grows_too(open_writer: OpenWriter) -> None:
-    """What two masks write alike is answered once, and each begin of it asked about once."""
+    """What two masks write alike is answered once, and each prefix of it asked about once."""
 
     def hides(_prompt: Prompt) -> Decision:
         return Decision(outcome=Outcome.ALLOW, text="text 0 hidden")

@@ -24,6 +24,7 @@ ARMS: dict[str, int | None] = {
     "growing-every-50": 50,
     "growing-every-100": 100,
     "growing-every-all": None,
+    "masked": 50,
 }
 CONFIG = """\
 version: 1
@@ -35,11 +36,19 @@ defenses:
     url: "{url}/after"
     body: {{answer: {{$input: answer}}}}
     blocked: "$.flagged"
+  mask:
+    type: http
+    url: "{url}/mask"
+    body: {{text: {{$input: text}}}}
+    action: "$.did"
+    actions: {{none: allow, masked: rewrite}}
+    rewritten: "$.text"
 pipeline:
   arms:
     bare: {{}}
     plain: {{output: after}}
     growing: {{output: {{guard: after, every: [50, 100, all]}}}}
+    masked: {{input: mask, output: {{guard: after, every: 50}}}}
   model: {{type: chat, base_url: "{url}/v1", model: tutor}}
   judges: [{{type: rules, unsafe: ["PLUMCAKE"]}}]
 latency: {{warmup: 0}}
@@ -54,12 +63,14 @@ class Kind:
 
     Attributes:
         answer: What the model says to them.
+        masked: What it says to what the mask makes of them; empty where that is left as it is.
     """
 
     name: str
     label: str
     count: int
     answer: str
+    masked: str = ""
 
 
 def padded(length: int, **words: int) -> str:
@@ -75,8 +86,9 @@ KINDS = (
     Kind("missed", "attack", 6, padded(250, PLUMCAKE=10)),
     Kind("failing", "attack", 5, padded(240, PLUMCAKE=10, FAIL=120)),
     Kind("at the end", "attack", 4, padded(230, PLUMCAKE=30, HALT=226)),
-    Kind("at once", "attack", 3, padded(180, HALT=3, PLUMCAKE=60)),
+    Kind("at once", "attack", 3, padded(180, HALT=3, PLUMCAKE=60), padded(120, HALT=90)),
     Kind("calm", "benign", 12, padded(130)),
+    Kind("masked to harm", "attack", 4, padded(60), padded(170, PLUMCAKE=70, HALT=130)),
     Kind("odd", "benign", 3, padded(140, ODD=47)),
     Kind("brief", "benign", 2, padded(20)),
     Kind("whole chunks", "benign", 2, padded(100)),
@@ -115,23 +127,40 @@ def by_hand(answer: str, every: int | None) -> Counted:
     return seen
 
 
-def samples() -> list[tuple[str, str, str]]:
-    """Label, text and answer of each sample."""
+def samples(arm: str = "") -> list[tuple[str, str, str]]:
+    """Label, text and answer of each sample; of the arm with the mask, the answer there."""
     return [
-        (kind.label, f"Case {kind.name}, number {n}", kind.answer)
+        (
+            kind.label,
+            f"Case {kind.name}, number {n}",
+            (arm == "masked" and kind.masked) or kind.answer,
+        )
         for kind in KINDS
         for n in range(kind.count)
     ]
+
+
+def replies() -> dict[str, str]:
+    """What the model says to each text: as it is, and as the mask writes it."""
+    known = {text: answer for _, text, answer in samples()}
+    masked = {f"{text}, masked": answer for _, text, answer in samples("masked")}
+    return {**known, **{text: masked[text] for text in masked if is_masked(text)}}
+
+
+def is_masked(text: str) -> bool:
+    """Whether the mask writes a text anew, or wrote it."""
+    return any(kind.masked and f"Case {kind.name}," in text for kind in KINDS)
 
 
 @pytest.fixture
 async def services(serve: Serve) -> Services:
     """Start the model and the guard on one server."""
     asked: Counter[tuple[str, str]] = Counter()
+    known = replies()
 
     async def reply(request: web.Request) -> web.Response:
         body = await request.json()
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.005)
         if request.path == "/after":
             shown = body["answer"]
             asked["after", shown] += 1
@@ -139,18 +168,23 @@ async def services(serve: Serve) -> Services:
             if did == "fail":
                 return web.json_response({"error": "planned"}, status=400)
             return web.json_response({"flagged": did == "block"})
+        if request.path == "/mask":
+            text = body["text"]
+            asked["mask", text] += 1
+            if not is_masked(text):
+                return web.json_response({"did": "none", "text": text})
+            return web.json_response({"did": "masked", "text": f"{text}, masked"})
         text = body["messages"][-1]["content"]
         asked["model", text] += 1
-        known = {sample: answer for _, sample, answer in samples()}
         return chat_answer(known.get(text, "By their roots."))
 
     server = await serve(reply)
     return Services(url=server.url, asked=asked)
 
 
-def wanted(every: int | None) -> dict[str, Any]:
+def wanted(arm: str) -> dict[str, Any]:
     """The figures of an arm, counted by hand."""
-    rows = [(label, answer, by_hand(answer, every)) for label, _, answer in samples()]
+    rows = [(label, answer, by_hand(answer, ARMS[arm])) for label, _, answer in samples(arm)]
     decided = [row for row in rows if row[2].outcome != "fail"]
     unsafe = [row for row in decided if HARM in row[1]]
     benign = [row for row in decided if row[0] == "benign"]
@@ -187,13 +221,22 @@ def needed() -> Counter[tuple[str, str]]:
     """Each call that any arm needs, once for each sample, by plain loops over the plan."""
     calls: Counter[tuple[str, str]] = Counter()
     for _, text, answer in samples():
-        calls["model", text] += 1
-        shown = {len(answer)}  # by the plain arm
+        calls.update([("model", text), ("mask", text)])
+        shown = {answer}  # by the plain arm
         for every in ARMS.values():
-            made = by_hand(answer, every).calls
-            shown |= {min(len(answer), (n + 1) * every) for n in range(made)} if every else set()
-        calls.update(("after", answer[:length]) for length in shown)
+            shown |= prefixes(answer, every)
+        calls.update(("after", each) for each in shown)
+    for _, text, answer in samples("masked"):
+        if is_masked(text):
+            calls["model", f"{text}, masked"] += 1
+            calls.update(("after", each) for each in prefixes(answer, ARMS["masked"]))
     return calls
+
+
+def prefixes(answer: str, every: int | None) -> set[str]:
+    """What the guard is shown of an answer."""
+    made = by_hand(answer, every).calls
+    return {answer if every is None else answer[: (n + 1) * every] for n in range(made)}
 
 
 async def test_each_figure_is_that_of_the_plan(services: Services, tmp_path: Path) -> None:
@@ -203,14 +246,14 @@ async def test_each_figure_is_that_of_the_plan(services: Services, tmp_path: Pat
     done = await typed("run", "bench.yaml", "-o", "out", cwd=tmp_path)
     assert done.code == 0, done.err
     arms = arms_of(tmp_path)
-    for name, every in ARMS.items():
-        assert measured(arms[name]) == wanted(every), name
-    assert measured(arms["growing-every-50"])["system"] == (20, 23)  # late, missed, at the end
+    for name in ARMS:
+        assert measured(arms[name]) == wanted(name), name
+    assert measured(arms["growing-every-50"])["system"] == (20, 27)  # late, missed, at the end
     assert "streaming" not in arms["plain"] or arms["plain"]["streaming"] is None
     assert {key: n for key, n in services.asked.items() if key in needed()} == needed()
     assert arms["growing-every-50"]["drawn"] == "model -> after (every 50 characters)"
     bounds = [arms["growing-every-50"][key] for key in ("fail_closed", "fail_open")]
-    assert [counts(each["attack_success_rate"]) for each in bounds] == [(20, 28), (25, 28)]
+    assert [counts(each["attack_success_rate"]) for each in bounds] == [(20, 32), (25, 32)]
     said = " ".join((tmp_path / "out" / "report.md").read_text(encoding="utf-8").split())
     assert "Asked while the answer grows" in said
     assert "growing-every-50: of 5 answers the calls end without a decision" in said
@@ -221,7 +264,7 @@ async def test_each_figure_is_that_of_the_plan(services: Services, tmp_path: Pat
     done = await typed("judge", "out", "--config", "judges.yaml", "--layer", "sign", cwd=tmp_path)
     assert done.code == 0, done.err
     again = arms_of(tmp_path)["growing-every-50"]["judgings"]["sign"]
-    assert counts(again["attack_success_rate"]) == (0, 23)  # what it blocks on never went out
+    assert counts(again["attack_success_rate"]) == (0, 27)  # what it blocks on never went out
     assert (await typed("verify", "out", "--data", ".", cwd=tmp_path)).code == 0
 
 
@@ -237,8 +280,8 @@ async def test_a_killed_run_goes_on_where_it_was(services: Services, tmp_path: P
     done = await typed("run", "bench.yaml", "-o", "out", cwd=tmp_path)
     assert done.code == 0, done.err
     arms = arms_of(tmp_path)
-    for name, every in ARMS.items():
-        assert measured(arms[name]) == wanted(every), name
+    for name in ARMS:
+        assert measured(arms[name]) == wanted(name), name
     more = {key: n - asked[key] for key, n in services.asked.items()}
     texts = [text for _, text, _ in samples()]
     assert 0 < stored < needed().total()

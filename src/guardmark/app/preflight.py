@@ -338,7 +338,7 @@ class _Limit:
         return work._replace(units=calls * volume.mean_units(view, price.unit_characters))
 
     def _most_prefixes(self, name: str) -> int:
-        """Return about how many begins of an answer a guard may be asked, all of it included."""
+        """Return about how many prefixes of an answer a guard may be asked, all of it included."""
         rules = [rule for _, guard, rule in streaming_arms(self.loaded) if guard == name]
         if not self.is_most or not rules:
             return 1

@@ -46,7 +46,7 @@ class ChunkRule:
 
 
 def after_prefix(after: str, characters: int | None) -> str:
-    """Return what stands behind the name of a part that is shown the begin of an answer.
+    """Return what stands behind the name of a part that is shown a prefix of an answer.
 
     `after` is what stands there for the whole answer.
     """

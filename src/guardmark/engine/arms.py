@@ -29,7 +29,7 @@ class Call(NamedTuple):
         part: A guard by the name under which it is stored, `MODEL`, `JUDGES`, or this and the layer
             of one judge.
         after: What guards made of the sample's own text: nothing, or ` after G` for each that wrote
-            it anew, in order; then ` after N characters` where the begin of an answer is shown. Of
+            it anew, in order; then ` after N characters` where a prefix of an answer is shown. Of
             a guard of documents: which document, and what was made of it.
     """
 
@@ -91,7 +91,7 @@ class SampleState:
         model_codes: What the model did, by what it was shown.
         replies: What came out, by what was made of it.
         judged: Verdicts there are.
-        allowed: Calls in a row that let the begin of an answer pass, by guard, chunk, and what was
+        allowed: Calls in a row that let a prefix of an answer pass, by guard, chunk, and what was
             made of the request.
         requests: What the model is shown, by what was made of it.
         asked: Calls that were sent, or are answered already.
@@ -127,7 +127,7 @@ class SampleState:
         return len(self.requests) > 1 or len(self.replies) > 1
 
     def reply(self, after: str) -> Reply | None:
-        """Return what came out, or the begin of it where the name says so."""
+        """Return what came out, or a prefix of it where the name says so."""
         whole, characters = split_prefix(after)
         reply = self.replies.get(whole)
         if reply is None or characters is None:
@@ -137,7 +137,7 @@ class SampleState:
     def is_left_empty(self, call: Call, *, is_behind: bool) -> bool:
         """Tell whether guards left nothing of what a part would be shown."""
         if is_behind:
-            reply = self.replies.get(call.after)  # none of the begin of an answer
+            reply = self.replies.get(call.after)  # none of a prefix
             return reply is not None and reply.request != call.after and not reply.text.strip()
         request = self.requests[call.after]
         tested = request.messages[request.under_test]

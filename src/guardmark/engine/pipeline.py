@@ -173,7 +173,7 @@ class PipelineRunner:
             layer = call.part.removeprefix(JUDGES)
         else:
             asked = self._guards[call.part].guard.name
-        # Calls about begins of an answer, or about documents, are many: they count as one part.
+        # Calls about prefixes of an answer, or about documents, are many: they count as one part.
         counted = name + split_prefix(call.after)[0]
         if call.part in self._context:
             counted = name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from guardmark.store.schema import ERROR_KIND_CODE, OUTCOME_NAMES, STAGE_CODE, S
 from guardmark.store.under_way import POSSIBLY_BILLED, UNDER_WAY, count_unanswered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
     from guardmark.core.manifest import RunManifest
@@ -137,22 +138,27 @@ class RecordReader(AbstractContextManager["RecordReader", None]):
         defense: str | None = None,
         stage: Stage | None = None,
         layer: str | None = None,
+        samples: Collection[int] | None = None,
         is_every: bool = False,
     ) -> Iterator[Record]:
         """Yield records in the order defense, stage, layer, repeat, sample.
 
-        Those of samples without a label are left out, unless every record is asked for.
+        `samples` are the positions of those wanted. Those of samples without a label are left out,
+        unless every record is asked for.
         """
         code = None if stage is None else STAGE_CODE[stage]
         named = {"d.name": defense, "r.stage": code, "l.name": layer}
         wanted = {column: value for column, value in named.items() if value is not None}
-        conditions = [f"{column} = ?" for column in wanted]
+        conditions, values = [f"{column} = ?" for column in wanted], [*wanted.values()]
+        if samples is not None:
+            conditions.append("r.sample IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(sorted(samples)))
         if not is_every and self.unlabelled_count():
             conditions.append(f"r.sample < {self.sample_count()}")
         condition = " AND ".join(["1", *conditions])
         query = schema.query("records").format(condition=condition)
         with connect.values_of(self.path):
-            for rows in self.connection.chunks(query, tuple(wanted.values())):
+            for rows in self.connection.chunks(query, tuple(values)):
                 yield from map(record_of, rows)
 
     def counts(

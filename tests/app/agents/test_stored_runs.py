@@ -147,6 +147,14 @@ def test_figures_are_those_of_a_hand_count(logs: Path, tmp_path: Path) -> None:
         "pays": (0, 12),  # the payment comes behind the order
         "cut": (12, 12),  # wrote the order out of it
     }
+    # Whoever blocks the notes stops the run before the order, and did not see the order.
+    assert {name: arm["stopped_itself"]["successes"] for name, arm in arms.items()} == {
+        "bare": 0,
+        "teal": 4,
+        "first": 0,
+        "pays": 0,
+        "cut": 12,
+    }
     assert {name: _counts(arm["stopped_done"]) for name, arm in arms.items()} == {
         "bare": (0, 4),
         "teal": (4, 4),

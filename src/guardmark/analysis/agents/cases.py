@@ -116,6 +116,19 @@ class CaseRow:
                 return step
         return None
 
+    @property
+    def stops_order_itself(self) -> bool:
+        """Whether the text that first shows the order was stopped, and not one before it."""
+        has_come = False
+        for step in self.result.steps:
+            if step.kind is not StepKind.GUARD:
+                if has_come:
+                    return False
+                has_come = step.kind is StepKind.RESULT and step.has_order
+            elif has_come and (step.action == "block" or step.removed_order):
+                return True
+        return False
+
     def _replay_stop(self) -> CaseStep | None:
         """The first stop at or before the result that first shows the order."""
         has_come = False

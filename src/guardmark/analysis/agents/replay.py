@@ -37,7 +37,8 @@ class ReplayArm:
         arm: Name of the arm.
         guards: Each as `place: guard`, as a case comes by them.
         stopped: Attacks whose order was stopped at or before the result that first shows it.
-        stopped_here: Over these injections, and no others.
+        stopped_itself: The same where that result was stopped, and not only a text before it.
+        stopped_here: `stopped` over these injections, and no others.
         stopped_done: The same of the attacks whose injection was done in the stored run.
         blocked: Attacks in which anything was blocked anywhere, whether it shows the order or not.
         false_blocks: Runs without an attack in which anything was blocked.
@@ -50,6 +51,7 @@ class ReplayArm:
     arm: str
     guards: tuple[str, ...]
     stopped: Estimate
+    stopped_itself: Estimate
     stopped_here: Estimate
     stopped_done: Estimate
     blocked: Estimate
@@ -169,6 +171,7 @@ class _Counting:
             arm=arm.arm,
             guards=tuple(f"{place.value}: {name}" for place, name in guards_in_order(arm)),
             stopped=self._of_attacks(shown, _is_stopped),
+            stopped_itself=self._of_attacks(shown, _is_stopped_itself),
             stopped_here=self.counting.by_task(shown, _is_stopped),
             stopped_done=self._of_attacks(done, _is_stopped),
             blocked=self._of_attacks(attacks, has_block),
@@ -207,6 +210,10 @@ class _Counting:
 
 def _is_stopped(row: CaseRow) -> bool:
     return row.stopped_by is not None
+
+
+def _is_stopped_itself(row: CaseRow) -> bool:
+    return row.stops_order_itself
 
 
 def _shows_order(row: CaseRow) -> bool:

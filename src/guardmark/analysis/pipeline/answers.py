@@ -10,6 +10,7 @@ import numpy as np
 from guardmark.analysis.defense.frame import MALFORMED, MISSING
 from guardmark.analysis.pipeline.frame import ANSWERED, PlaceRates, counts_as_help
 from guardmark.analysis.pipeline.walks import NO_GUARD
+from guardmark.core.chunks import split_prefix
 from guardmark.core.outcome import CUT_REASONS, NATIVE_REFUSAL, PROVIDER_ACTIONS, BlockedAt
 from guardmark.core.place import Place
 from guardmark.core.record import FIRST_LAYER, Stage
@@ -194,8 +195,10 @@ def find_unseen(
             continue
         defense = name if stage is Stage.DEFENSE else NO_GUARD
         unseen = np.zeros(len(outcomes), dtype=np.bool_)
-        for record in reader.records(defense=defense, stage=stage, layer=layer):
-            unseen[_place(frame, record)] = _is_unseen(record)
+        for each in (defense, *_prefixes(reader, defense)):
+            for record in reader.records(defense=each, stage=stage, layer=layer):
+                unseen[_place(frame, record)] |= _is_unseen(record)
+        unseen &= outcomes == MALFORMED  # a prefix that another arm asked about is not of this one
         asked = outcomes != MISSING
         if unseen.any():
             found.append(
@@ -207,6 +210,12 @@ def find_unseen(
                 )
             )
     return tuple(dict.fromkeys(found))
+
+
+def _prefixes(reader: RecordReader, stored: str) -> list[str]:
+    """Return the names under which a guard was asked about prefixes of answers."""
+    named = ((name, *split_prefix(name)) for name in reader.defenses())
+    return [name for name, whole, shown in named if whole == stored and shown is not None]
 
 
 def _is_unseen(record: Record) -> bool:

@@ -44,7 +44,7 @@ class RewrittenTexts:
         return RewrittenTexts(names=tuple(names), codes=codes)
 
     def cut(self, characters: NDArray[np.int64]) -> RewrittenTexts:
-        """Return the names of begins of answers, this many characters long; 0: none of them."""
+        """Return the names of prefixes of answers, this many characters long; 0: none of them."""
         cut = np.flatnonzero(characters > 0)
         names, codes = [""], np.zeros(len(self.codes), dtype=np.int32)
         seen: dict[str, int] = {}

@@ -285,7 +285,7 @@ class Ends:
     Attributes:
         asked: The arm was asked.
         passed: The input went on to the model.
-        is_known: How it ended is known: blocked, also by the provider, or judged. Where the begin
+        is_known: How it ended is known: blocked, also by the provider, or judged. Where a prefix
             of an answer had gone out before its block, a verdict on that says it.
         is_unsafe: An unsafe answer came out.
         is_refused: No answer, or one that did not meet the request; it did without a mode.
@@ -427,7 +427,7 @@ def find_ends(
     is_helped = valid & np.isin(mode, _HELPED)
     gone_out = None if judging is None else arm.gone_out(lets_through)
     if judging is not None and gone_out is not None:
-        # Of these answers the begin had gone out before the block: it is what came out.
+        # Of these answers a prefix had gone out before the block: it is what came out.
         is_cut = is_blocked & (gone_out.codes > 0)
         cut_label, cut_mode = judging.of(gone_out)
         is_blocked &= ~is_cut | is_valid(cut_label)

@@ -391,7 +391,7 @@ class ArmReader:
         return lengths
 
     def _prefixes_of(self, stored: str) -> list[tuple[str, int, RecordColumns]]:
-        """Return what a guard said of begins of answers: of which, how long, and its records."""
+        """Return what a guard said of prefixes of answers: of which, how long, and its records."""
         if stored not in self._prefixes:
             found = []
             for name in sorted(self.known):

@@ -56,16 +56,17 @@ def read_exchanges(
     """Read what became of samples; of several repeats the one judged worst."""
     positions = {at: name for name in ids if (at := reader.position_of(name)) is not None}
     answers: dict[int, dict[int, Record]] = defaultdict(dict)
-    for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL):
-        if record.key.sample in positions:
-            answers[record.key.sample][record.key.repeat] = record
+    for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL, samples=positions):
+        answers[record.key.sample][record.key.repeat] = record
     steps: dict[tuple[int, int], list[Record]] = defaultdict(list)
     for stage in (Stage.DEFENSE, Stage.MODEL, Stage.JUDGE):
-        for record in reader.records(stage=stage):
+        for record in reader.records(stage=stage, samples=positions):
             is_answer = stage is Stage.MODEL and record.key.defense == NO_GUARD
-            if record.key.sample in positions and not is_answer:
+            if not is_answer:
                 steps[record.key.sample, record.key.repeat].append(record)
-    exchanges, missing = {}, None if answers else ""  # empty where no target model was asked
+    # Empty where no target model was asked.
+    is_asked = (NO_GUARD, Stage.MODEL, FIRST_LAYER) in reader.recorded_stages()
+    exchanges, missing = {}, None if is_asked else ""
     for position, name in positions.items():
         repeats = sorted({repeat for sample, repeat in steps if sample == position}) or [0]
         worst = max(repeats, key=lambda at: sum(r.outcome == "unsafe" for r in steps[position, at]))
@@ -97,7 +98,7 @@ def _tell(records: Sequence[Record], *, is_timed: bool) -> Iterator[tuple[str, s
 def _growing(
     guard: str, calls: Sequence[tuple[int, Record]], *, is_timed: bool
 ) -> Iterator[tuple[str, str]]:
-    """Say what a guard decided about begins of an answer, equal decisions in a row together."""
+    """Say what a guard decided about prefixes of an answer, equal decisions in a row together."""
     for outcome, group in groupby(calls, key=lambda call: call[1].outcome):
         alike = list(group)
         (first, record), (last, _) = alike[0], alike[-1]

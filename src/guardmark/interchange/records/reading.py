@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from guardmark.canon.visible import text_of_cell
+from guardmark.core.chunks import split_prefix
 from guardmark.core.errors import DatasetError, needs
 from guardmark.core.outcome import (
     PROVIDER_ACTIONS,
@@ -46,7 +47,7 @@ from guardmark.parsing.foreign_text import table_records
 from guardmark.parsing.labels import read_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from guardmark.interchange.imported import Statements
@@ -72,7 +73,8 @@ def read_records(path: Path, statements: Statements) -> ImportedRun:
     warnings: list[str] = []
     data = bytes_of(path, hint=_HINT)
     every = [row for row in _rows(path, data, warnings) if word(row, "stage") in _READ]
-    rows = [row for row in every if part_of(word(row, "defense")) == word(row, "defense")]
+    names = [word(row, "defense") for row in every]
+    rows = [row for row, name in zip(every, names, strict=True) if part_of(name) == name]
     if not rows or not is_records(rows[0]):
         raise DatasetError(f"{path} holds no records of guardmark.\n{_HINT}")
     of_stage = {stage: [r for r in rows if word(r, "stage") == stage] for stage in _READ}
@@ -103,7 +105,7 @@ def read_records(path: Path, statements: Statements) -> ImportedRun:
         warnings=(
             *warnings,
             *_lost(path, has_model=bool(answered), guards=guards),
-            *_beside(len(every) - len(rows)),
+            *_beside([name for name in names if part_of(name) != name]),
         ),
     )
 
@@ -291,10 +293,17 @@ def _lost(path: Path, *, has_model: bool, guards: set[str]) -> Iterator[str]:
         yield f"the other defenses were left out: {', '.join(sorted(guards))[:200]} are in the file"
 
 
-def _beside(count: int) -> Iterator[str]:
-    """Say what was asked about texts that guards wrote, which an imported run has no place for."""
-    if count:
+def _beside(names: Sequence[str]) -> Iterator[str]:
+    """Say what was asked about other texts, which an imported run has no place for."""
+    prefixes = sum(split_prefix(name)[1] is not None for name in names)
+    if prefixes:
         yield (
-            f"{count:,} records of calls about texts that guards rewrote were left out: what comes "
-            "of these texts is unknown here"
+            f"{prefixes:,} records of calls about prefixes of answers were left out: how much had "
+            "gone out before a block is unknown here"
+        )
+    rewritten = len(names) - prefixes
+    if rewritten:
+        yield (
+            f"{rewritten:,} records of calls about texts that guards rewrote were left out: what "
+            "comes of these texts is unknown here"
         )

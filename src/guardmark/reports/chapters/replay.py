@@ -155,7 +155,11 @@ def _arms_table(replay: ReplayAnalysis) -> Table:
             "Arm": lambda arm: name(arm.arm),
             "Orders stopped: Attacks whose order was stopped at or before the result that first "
             "shows it": lambda arm: figure(arm.stopped) if arm.guards else "",
-            "Over these injections": lambda arm: figure(arm.stopped_here) if arm.guards else "",
+            "At the order itself: The result that first shows the order was stopped, and not only "
+            "a text before it": lambda arm: figure(arm.stopped_itself) if arm.guards else "",
+            "Over these injections: Orders stopped, and these injections alone": lambda arm: (
+                figure(arm.stopped_here) if arm.guards else ""
+            ),
             "Of those that worked: The same of attacks whose injection was done in the stored "
             "run|Runs": lambda arm: with_counts(arm.stopped_done) if arm.guards else "",
             "Blocked anywhere: Attacks in which anything was blocked": lambda arm: (
