@@ -455,6 +455,11 @@ class AgentSettings(Settings):
         for name in ("suite", "injections", "interpreter"):
             if getattr(self, name):
                 raise ValueError(f"puts guards before stored runs: leave out `{name}`")
+        for name in ("on_block", "max_steps"):
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"puts guards before stored runs, which go on as they were: leave out `{name}`"
+                )
         if self.agents != [STORED_AGENT]:
             raise ValueError("puts guards before stored runs, which no agent makes: no `agents`")
         for name, arm in self.arms.items():
