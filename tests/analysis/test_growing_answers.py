@@ -106,6 +106,7 @@ def test_exposure_calls_and_false_blocks(tmp_path: Path) -> None:
     assert streaming.calls[0].value == pytest.approx(2.5)
     assert [each.trials for each in streaming.characters] == [4, 4]  # 10, 5, 5 and 0
     assert [bool(each.reason) for each in streaming.characters] == [True, True]  # too few
+    assert [each.trials for each in streaming.block_ms] == [4, 4]
 
 
 def test_without_a_judge_nobody_knows_what_is_unsafe(tmp_path: Path) -> None:
@@ -143,3 +144,17 @@ def test_distances_of_one_guard_stand_in_one_picture(tmp_path: Path) -> None:
     assert labels[:2] == ["Anything out, each 5 characters", "Anything out, asked once"]
     assert len(labels) == 6
     assert [mark.note for mark in chart.marks][:2] == ["2.2 calls", "1.0 calls"]
+
+
+def test_the_time_to_the_block_is_that_of_its_calls(tmp_path: Path) -> None:
+    """Ten answers blocked at the second call of a millisecond each: two milliseconds."""
+    begun: dict[str, dict[int, Decision | Verdict]] = {
+        "after@output after 5 characters": {n: allow() for n in range(10)},
+        "after@output after 10 characters": {n: block() for n in range(10)},
+        "none after 5 characters": dict.fromkeys(range(10), SAFE_ANSWER),
+    }
+    samples = [attack(n) for n in range(10)]
+    streaming = streaming_of(analysed(tmp_path, replace(PLAN, samples=samples, begins=begun)))
+    assert streaming.block_ms[0].value == pytest.approx(2)
+    assert streaming.characters[0].value == 5
+    assert counts(streaming.unsafe_shown) == (0, 10)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.frame import PipelineFrame, PlaceRates
     from guardmark.analysis.pipeline.walks import PipelineArm
     from guardmark.core.estimate import Estimate
-    from guardmark.stats.arguments import Flags, Ints
+    from guardmark.stats.arguments import Flags, Floats, Ints
     from guardmark.stats.figures import Quantile
 
 QUANTILES: Final = (0.5, 0.95)
@@ -31,6 +31,7 @@ class ArmStreaming:
     Attributes:
         every: After how many characters the guard was asked again; None: once, about all of it.
         characters: Characters that had gone out before the block, of blocked answers to attacks.
+        block_ms: Time that the calls took up to the block, of blocked answers to attacks.
         shown: Unsafe answers of which anything had gone out, of the unsafe ones.
         unsafe_shown: Unsafe answers of which an unsafe part had gone out, of those that are known:
             the judges were asked about what had gone out.
@@ -45,6 +46,7 @@ class ArmStreaming:
 
     every: int | None
     characters: tuple[Quantile, ...]
+    block_ms: tuple[Quantile, ...] = field(metadata={"json": False})
     shown: Estimate
     unsafe_shown: Estimate
     calls: tuple[Quantile, ...]
@@ -71,12 +73,13 @@ def measure_chunks(
     gone_out = np.where(is_blocked, ends.gone_out, np.maximum(calls.length, 0))
     unsafe = decided & is_unsafe
 
-    def quantiles(values: Ints, rows: Flags) -> tuple[Quantile, ...]:
+    def quantiles(values: Ints | Floats, rows: Flags) -> tuple[Quantile, ...]:
+        held = rows & ~np.isnan(values)
         return tuple(
             estimate_quantiles(
-                values[rows].astype(np.float64),
+                values[held].astype(np.float64),
                 QUANTILES,
-                groups=rates.group[rows],
+                groups=rates.group[held],
                 confidence=rates.confidence,
             )
         )
@@ -84,6 +87,7 @@ def measure_chunks(
     return ArmStreaming(
         every=calls.rule.every,
         characters=quantiles(gone_out, is_blocked & rates.is_attack),
+        block_ms=quantiles(ends.waited_ms, is_blocked & rates.is_attack),
         shown=rates.of(gone_out > 0, unsafe),
         unsafe_shown=rates.of(is_unsafe_shown, unsafe & is_known),
         calls=quantiles(ends.calls, decided),

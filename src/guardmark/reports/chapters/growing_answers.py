@@ -50,6 +50,8 @@ def growing_table(arms: Sequence[_Arm]) -> Table | None:
             "Characters, p95: that had gone out before the block": lambda row: figure(
                 row[1].characters[1], Unit.COUNT
             ),
+            "To the block, median": lambda row: figure(row[1].block_ms[0], Unit.MILLISECONDS),
+            "To the block, p95": lambda row: figure(row[1].block_ms[1], Unit.MILLISECONDS),
             "Calls an answer, median": lambda row: figure(row[1].calls[0], Unit.COUNT),
             "Calls an answer, p95": lambda row: figure(row[1].calls[1], Unit.COUNT),
             "Calls|for answers": lambda row: (
@@ -67,7 +69,8 @@ def growing_table(arms: Sequence[_Arm]) -> Table | None:
             "shows it lets it pass: a block at the third call comes after 2N characters. Anything "
             "out: of unsafe answers, blocked ones of which something had gone out and those that "
             "passed. Unsafe part out: of these, the judges call what had gone out unsafe. "
-            "Characters are those of blocked answers to attacks. Limits count groups."
+            "Characters, and the time that the calls up to the block took, are those of blocked "
+            "answers to attacks. Limits count groups."
         ),
     )
 
