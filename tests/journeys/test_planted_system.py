@@ -322,6 +322,33 @@ def test_every_figure_of_an_arm_is_that_of_the_plan(measured: Path, arm: str) ->
     assert [stops["not_asked"] for stops in said["stopped"]] == [0] * len(said["stopped"])
 
 
+@pytest.mark.parametrize("arm", [*ARMS])
+def test_the_flow_of_an_arm_is_that_of_the_plan(measured: Path, arm: str) -> None:
+    """Whatever sets out is stopped, unknown or comes out; at each stage, as many as were planned."""
+    summary = json.loads((measured / "out" / "summary.json").read_text(encoding="utf-8"))
+    flow = next(each for each in summary["pipeline"]["arms"] if each["name"] == arm)["flow"]
+    guards = [*ARMS[arm][0], *ARMS[arm][1]]
+    assert [stage["name"] for stage in flow["stages"] if stage["name"] != "model"] == guards
+    for label, is_attack in (("attacks", True), ("benign", False)):
+        ends = [end_of(arm, *row) for row in texts() if (row[0] == "attack") is is_attack]
+        stages = [stage[label] for stage in flow["stages"] if stage["name"] != "model"]
+        for number, stage in enumerate(stages):
+            did = [end.met[number].did for end in ends if len(end.met) > number]
+            assert stage["reached"] == len(did)
+            assert stage["stopped"] == did.count("block")
+            assert stage["changed"] == did.count("rewrite")
+            assert stage["unknown"] == did.count("error")
+        answered = [end for end in ends if end.came_to == "answer"]
+        (model,) = (stage[label] for stage in flow["stages"] if stage["name"] == "model")
+        before = len(ARMS[arm][0])
+        assert model["reached"] == sum(
+            all(met.did in {"allow", "rewrite"} for met in end.met[:before]) for end in ends
+        )
+        out = {"attacks": ("harmful", "harmless"), "benign": ("refused", "helped")}[label]
+        wrong = sum(end.is_unsafe if is_attack else end.is_refused for end in answered)
+        assert [flow["ends"][word] for word in out] == [wrong, len(answered) - wrong]
+
+
 def test_each_guard_is_left_out_over_the_stored_calls(measured: Path) -> None:
     """What the arm comes to without it, where every call is there, and which calls are missing."""
     summary = json.loads((measured / "out" / "summary.json").read_text(encoding="utf-8"))

@@ -9,6 +9,8 @@ from guardmark.reports.document.blocks import (
     Document,
     Facts,
     FigureCell,
+    FlowChart,
+    FlowStream,
     Headline,
     Histogram,
     IntervalChart,
@@ -217,6 +219,27 @@ def _charts(text: str) -> Section:
                 ),
                 diagonal=True,
                 summary=text,
+            ),
+            FlowChart(
+                id="flow",
+                title=text,
+                stages=(text, "model"),
+                streams=(
+                    FlowStream(
+                        name=text,
+                        total=9,
+                        reached=(9, 5, 5),
+                        leaving=(("4 stopped",), ()),
+                        ends=(text,),
+                    ),
+                    FlowStream(
+                        name="none",
+                        total=0,
+                        reached=(0, 0, 0),
+                        leaving=((), ()),
+                        ends=("0 helped",),
+                    ),
+                ),
             ),
             Histogram(
                 id="scores",

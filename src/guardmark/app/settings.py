@@ -455,8 +455,18 @@ class AgentSettings(Settings):
         for name in ("suite", "injections", "interpreter"):
             if getattr(self, name):
                 raise ValueError(f"puts guards before stored runs: leave out `{name}`")
+        for name in ("on_block", "max_steps"):
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"puts guards before stored runs, which go on as they were: leave out `{name}`"
+                )
         if self.agents != [STORED_AGENT]:
             raise ValueError("puts guards before stored runs, which no agent makes: no `agents`")
+        self._refuse_places()
+        return self
+
+    def _refuse_places(self) -> None:
+        """Refuse guards at places of which stored runs hold nothing."""
         for name, arm in self.arms.items():
             for place in (Place.TOOL_LIST, Place.OUTPUT):
                 if getattr(arm, place.value):
@@ -466,7 +476,6 @@ class AgentSettings(Settings):
                     )
             if arm.proxy:
                 raise ValueError(f"arms.{name} has a proxy, and stored runs call no tool")
-        return self
 
     @model_validator(mode="after")
     def _names_once(self) -> AgentSettings:

@@ -350,6 +350,8 @@ def test_two_pipelines_in_one_folder_are_refused(logs: Path) -> None:
         ({"replay": "nowhere"}, "There is no folder"),
         ({"replay": "empty"}, "holds no stored run of an agent with calls"),
         ({"suite": "errands"}, "leave out `suite`"),
+        ({"on_block": {"tool_result": "stop"}}, "leave out `on_block`"),
+        ({"max_steps": 3}, "leave out `max_steps`"),
         ({"agents": ["obedient"]}, "which no agent makes"),
         ({"arms": {"late": {"output": "teal"}}}, "has a guard at output"),
         ({"arms": {"way": {"proxy": "teal"}}}, "has a proxy"),

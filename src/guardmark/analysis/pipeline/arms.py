@@ -24,6 +24,7 @@ from guardmark.analysis.pipeline.answers import (
     rate_refusals_called_help,
     read_marks,
 )
+from guardmark.analysis.pipeline.flow import follow
 from guardmark.analysis.pipeline.frame import (
     ANSWERED,
     SYSTEM,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.latency import Latency
     from guardmark.analysis.pipeline.answers import AnswerEnds, AnswerMarks, ProviderBlocks
     from guardmark.analysis.pipeline.documents import DocumentDecisions
+    from guardmark.analysis.pipeline.flow import ArmFlow
     from guardmark.analysis.pipeline.frame import Ends, PipelineFrame
     from guardmark.analysis.pipeline.one_out import LeaveOneOut
     from guardmark.analysis.pipeline.walks import PipelineArm
@@ -288,6 +290,7 @@ class ArmAnalysis:
         rewritten: What came of samples that its guards wrote anew, or None where they wrote none.
         left_out: What came of samples of which its guards left documents out, likewise.
         one_out: What each of its guards is worth, or None where it has but one.
+        flow: The way of attacks and benign samples through its places.
         streaming: What had gone out before blocks, where its guard is asked while answers grow.
         provider: What the filter of the model's provider blocked behind the guard.
         gain: Against the arm without a guard, or None where there is none.
@@ -308,6 +311,7 @@ class ArmAnalysis:
     rewritten: RewrittenEnds | None = None
     left_out: RewrittenEnds | None = None
     one_out: LeaveOneOut | None = None
+    flow: ArmFlow | None = None
     streaming: ArmStreaming | None = None
     provider: ProviderBlocks
     gain: GuardGain | None
@@ -417,6 +421,7 @@ def _analyse_arm(
         left_out=_count_rewritten(rates, pipeline, arm.is_left_out, ends),
         streaming=measure_chunks(rates, pipeline, arm),
         one_out=leave_one_out(rates, pipeline, arm, ends),
+        flow=follow(rates, arm, ends),
         provider=rate_provider(rates, arm, ends, marks=marks),
         gain=_gain(rates, pipeline, arm, ends),
         coverage=_coverage(rates, pipeline, arm, ends, labelled=labelled),

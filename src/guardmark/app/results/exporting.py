@@ -18,7 +18,7 @@ from guardmark.app.settings import REPORTS
 from guardmark.core.errors import ConfigError, StoreError, UnknownName
 from guardmark.interchange.records.writing import write_csv, write_lines, write_parquet
 from guardmark.reports.chapters.run_document import build_document
-from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
+from guardmark.reports.document.blocks import FlowChart, Histogram, IntervalChart, LineChart
 from guardmark.store.run_dir import RunDir
 from guardmark.store.seals import note_seals
 from guardmark.store.whole_files import whole_file
@@ -118,7 +118,7 @@ def _write_figures(reader: RecordReader, path: Path, *, form: str) -> int:
     document = _document(reader)
     series = series_of(document)
     for block in document.blocks:
-        if isinstance(block, IntervalChart | LineChart | Histogram):
+        if isinstance(block, IntervalChart | LineChart | Histogram | FlowChart):
             drawn = figure_svg(block, series)
             with whole_file(path / f"{block.id}.{form}") as file:
                 file.write(drawn.encode() if form == "svg" else pdf_of(drawn))

@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.chapters.comparison import group_cautions
+from guardmark.reports.chapters.flow import flow_parts
 from guardmark.reports.document.blocks import Document, Section, Table, Unit, section, warning
 from guardmark.reports.document.cells import figure, name, rate_text, slug, table_of, with_counts
 from guardmark.reports.document.wording import count_text, percent_text, value_text
@@ -100,6 +101,7 @@ def write(analysis: RunAnalysis) -> Section | None:
     parts = (
         once if shared else None,
         _system_table(arms),
+        *flow_parts(arms),
         _model_table(arms),
         _place_table(arms)
         if any(arm.is_placed for arm in arms)

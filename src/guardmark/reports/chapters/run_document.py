@@ -18,6 +18,7 @@ from guardmark.reports.chapters.advice import (
     write_worst,
 )
 from guardmark.reports.chapters.answer import write_answer
+from guardmark.reports.chapters.flow import FLOW_TABLE
 from guardmark.reports.chapters.latency import RETRIES_TABLE, SPENDING_TABLE
 from guardmark.reports.chapters.masking import write_masking
 from guardmark.reports.chapters.method import parts_line, write_configuration, write_method
@@ -214,7 +215,7 @@ def shorten(document: Document, *, run: str = "") -> Document:
     """
     sections = {each.id: each for each in document.sections}
     tables = _filled_tables(document.blocks)
-    headline = (ARMS_TABLE, SYSTEM_TABLE, SPENDING_TABLE, RETRIES_TABLE)
+    headline = (ARMS_TABLE, SYSTEM_TABLE, FLOW_TABLE, SPENDING_TABLE, RETRIES_TABLE)
     shown = [
         section(each, "", _without_note(without_repeats(tables[each])))
         for each in headline

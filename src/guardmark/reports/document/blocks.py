@@ -270,6 +270,35 @@ class Histogram:
     logarithmic: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowStream:
+    """One kind of samples on its way.
+
+    Attributes:
+        name: What they are.
+        total: How many set out.
+        reached: How many come to each stage, and to the end.
+        leaving: What became of some at each stage, in words.
+        ends: What came out at the end, in words.
+    """
+
+    name: str
+    total: int
+    reached: tuple[int, ...]
+    leaving: tuple[tuple[str, ...], ...]
+    ends: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowChart:
+    """Two streams through the same stages, from which a part leaves at each."""
+
+    id: str
+    title: str
+    stages: tuple[str, ...]
+    streams: tuple[FlowStream, FlowStream]
+
+
 Block = (
     Paragraph
     | Bullets
@@ -279,6 +308,7 @@ Block = (
     | IntervalChart
     | LineChart
     | Histogram
+    | FlowChart
     | SampleBrowser
 )
 

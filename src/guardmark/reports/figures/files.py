@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import needs
-from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
+from guardmark.reports.document.blocks import FlowChart, Histogram, IntervalChart, LineChart
 from guardmark.reports.document.wording import measure_text
 from guardmark.reports.figures.bars import draw_histogram
+from guardmark.reports.figures.flow import draw_flow
 from guardmark.reports.figures.interval import STRIP, plot_intervals
 from guardmark.reports.figures.lines import draw_lines
 from guardmark.reports.figures.svg import Drawing, element, fit_for_files, join
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from guardmark.reports.figures.interval import IntervalPlot
 
-Figure = IntervalChart | LineChart | Histogram  # a block that can be drawn
+Figure = IntervalChart | LineChart | Histogram | FlowChart  # a block that can be drawn
 
 _HEAD: Final = 40
 _LABELS, _STRIPS, _FIGURES, _GAP = 190, 400, 270, 20
@@ -39,6 +40,8 @@ def figure_svg(figure: Figure, series: Mapping[str, int] | None = None) -> str:
         drawing = _strips(figure, plot_intervals(figure, chosen))
     elif isinstance(figure, LineChart):
         drawing = _with_legend(draw_lines(figure, chosen))
+    elif isinstance(figure, FlowChart):
+        drawing = draw_flow(figure)
     else:
         drawing = draw_histogram(figure)
     width = max(drawing.width, round(_LETTER * len(figure.title))) + 16

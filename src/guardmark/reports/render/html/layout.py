@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.document.blocks import FigureCell, Histogram, LineChart, Table
+from guardmark.reports.document.blocks import FigureCell, FlowChart, Histogram, LineChart, Table
 from guardmark.reports.document.wording import has_interval
 from guardmark.reports.figures.svg import BASELINE, NEUTRAL, dot, element, series_class
 
@@ -70,7 +70,7 @@ def groups_of(blocks: Sequence[Block]) -> Iterator[tuple[str, Iterator[Block]]]:
 
 
 def _group_kind(block: Block) -> str:
-    if isinstance(block, LineChart | Histogram):
+    if isinstance(block, LineChart | Histogram | FlowChart):
         return "drawings"
     return "folds" if isinstance(block, Table) and block.collapsed else "one"
 

@@ -10,6 +10,7 @@ from guardmark.reports.document.blocks import (
     Bullets,
     Facts,
     FigureCell,
+    FlowChart,
     Histogram,
     IntervalChart,
     LineChart,
@@ -20,6 +21,7 @@ from guardmark.reports.document.blocks import (
 )
 from guardmark.reports.document.wording import count_text, interval_text, value_text
 from guardmark.reports.figures.bars import draw_histogram
+from guardmark.reports.figures.flow import draw_flow
 from guardmark.reports.figures.interval import plot_intervals
 from guardmark.reports.figures.lines import draw_lines
 from guardmark.reports.render.html.layout import groups_of, is_wide, mark_of
@@ -74,6 +76,8 @@ def block_html(block: Block, page: Page) -> str:
             html = _figure(block, draw_lines(block, page.drawn))
         case Histogram():
             html = _figure(block, draw_histogram(block))
+        case FlowChart():
+            html = _figure(block, draw_flow(block))
         case _:
             html = browser_html(block, page)
     return html
@@ -313,7 +317,7 @@ def _mark_note(mark: IntervalMark) -> str:
     return f' <small class="n {mark.tone.value}">{escape(mark.note)}</small>'
 
 
-def _figure(block: LineChart | Histogram, drawing: Drawing) -> str:
+def _figure(block: LineChart | Histogram | FlowChart, drawing: Drawing) -> str:
     block_id = escape(block.id)
     legend = _legend(drawing.legend) if drawing.legend else ""
     style = "aside vh" if drawing.legend else "aside"
