@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from guardmark.app.agents.building import build_agent_parts, describe_suites, open_suites
 from guardmark.app.parts.building import close_parts, open_services
 from guardmark.app.parts.loading import require_gate
-from guardmark.core.errors import UnknownName
+from guardmark.core.errors import UnknownName, counted
 from guardmark.engine.execution.process import run_on_loop
 from guardmark.suites.agentdojo.suite import SUITES
 from guardmark.suites.checking import check_suite
@@ -68,7 +68,8 @@ async def _checked(loaded: LoadedConfig, services: Services | None) -> list[str]
         parts = build_agent_parts(loaded, services, suites=suites)
         lines = ["Settings: fine.", "Stored runs" if settings.replay else "Suites"]
         lines += [
-            f"  {each.name}: {each.benign:,} tasks alone, {each.attacks:,} with an injection"
+            f"  {each.name}: {counted(each.benign, 'task')} alone, {each.attacks:,} with an "
+            "injection"
             for each in describe_suites(parts)
         ]
         lines += [f"  Note: {note}" for note in parts.notes]

@@ -23,7 +23,7 @@ from guardmark.app.run.run_folder import (
     logbook,
     write_description,
 )
-from guardmark.core.errors import ConfigError, StoreError
+from guardmark.core.errors import ConfigError, StoreError, counted
 from guardmark.core.version import VERSION
 from guardmark.engine.agents import AgentPlan, run_agents
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
@@ -189,7 +189,7 @@ def _store_cases(
     )
     for manifest in data:
         session.announce(
-            f"Suite {manifest.name}: {manifest.benign:,} tasks alone, "
+            f"Suite {manifest.name}: {counted(manifest.benign, 'task')} alone, "
             f"{manifest.attacks:,} with an injection"
         )
 
