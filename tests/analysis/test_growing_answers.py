@@ -15,8 +15,9 @@ from guardmark.analysis.run import RunAnalysis
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import Decision, Outcome, Verdict
 from guardmark.core.sample import Sample
+from guardmark.reports.chapters.flow import flow_parts
 from guardmark.reports.chapters.streaming import write_streaming
-from guardmark.reports.document.blocks import IntervalChart
+from guardmark.reports.document.blocks import FlowChart, IntervalChart, Table
 
 ANEW = Decision(outcome=Outcome.ALLOW, text="[gone]")
 SAMPLES = [*(attack(n) for n in range(8)), *(benign(n) for n in range(4))]
@@ -86,6 +87,20 @@ def test_what_came_out_of_an_arm_is_what_had_gone_out(tmp_path: Path) -> None:
     assert counts(stops.attacks) == (4, 7)  # blocks count, whatever had gone out
     assert stops.not_asked == 1
     assert arm.drawn == "model -> after (every 5 characters)"
+
+
+def test_a_block_after_harm_was_out_is_told_as_too_late(tmp_path: Path) -> None:
+    """Attacks that succeeded are those whose answer came out unsafe, and those blocked too late."""
+    arm = arm_of(analysed(tmp_path, PLAN), "live")
+    assert arm.flow is not None
+    guard, ends = arm.flow.stages[-1].attacks, arm.flow.ends
+    assert (guard.stopped, guard.too_late, ends.harmful) == (4, 1, 1)
+    assert ends.harmful + guard.too_late == arm.system.attack_success_rate.successes
+    chart, *_, table = flow_parts([arm])
+    assert isinstance(chart, FlowChart)
+    assert chart.streams[0].leaving[-1][:2] == ("4 stopped", "1 of them too late")
+    assert isinstance(table, Table)
+    assert "after: 4 stopped, 1 of them too late" in str(table.rows)
 
 
 def test_the_plain_arm_shares_the_whole_answer_and_nothing_else(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ class FlowCounts:
     Attributes:
         reached: How many came to it.
         stopped: How many it stopped, of these.
+        too_late: How many of those stopped had let something unsafe out before.
         changed: How many went on rewritten.
         shortened: How many went on without a document that came with them.
         unknown: How many nobody can tell of: no decision, no answer.
@@ -31,6 +32,7 @@ class FlowCounts:
 
     reached: int
     stopped: int
+    too_late: int
     changed: int
     shortened: int
     unknown: int
@@ -101,7 +103,7 @@ def follow(rates: PlaceRates, arm: PipelineArm, ends: Ends) -> ArmFlow:
             stage, going = _at_model(rates, arm, going)
             stages.append(stage)
             has_model = True
-        stage, going = _at_guard(rates, step, going)
+        stage, going = _at_guard(rates, step, ends, going)
         stages.append(stage)
     if not has_model:
         stage, going = _at_model(rates, arm, going)
@@ -123,7 +125,9 @@ def follow(rates: PlaceRates, arm: PipelineArm, ends: Ends) -> ArmFlow:
     )
 
 
-def _at_guard(rates: PlaceRates, step: GuardStep, going: Flags) -> tuple[FlowStage, Flags]:
+def _at_guard(
+    rates: PlaceRates, step: GuardStep, ends: Ends, going: Flags
+) -> tuple[FlowStage, Flags]:
     """Count what a guard does with what comes to it; return what goes on."""
     stopped = going & (step.decision == BLOCK)
     on = going & step.passes()
@@ -135,6 +139,7 @@ def _at_guard(rates: PlaceRates, step: GuardStep, going: Flags) -> tuple[FlowSta
         (step.place.value, step.guard),
         reached=going,
         stopped=stopped,
+        too_late=stopped & ends.is_unsafe,
         changed=on & step.goes_on & ~shortened,
         shortened=on & shortened,
         on=on,
@@ -150,6 +155,7 @@ def _at_model(rates: PlaceRates, arm: PipelineArm, going: Flags) -> tuple[FlowSt
         ("model", "model"),
         reached=going,
         stopped=going & (arm.model == BLOCK),
+        too_late=np.zeros_like(going),
         changed=np.zeros_like(going),
         shortened=np.zeros_like(going),
         on=on,
@@ -163,6 +169,7 @@ def _stage(
     *,
     reached: Flags,
     stopped: Flags,
+    too_late: Flags,
     changed: Flags,
     shortened: Flags,
     on: Flags,
@@ -172,6 +179,7 @@ def _stage(
         FlowCounts(
             reached=_count(reached & mine),
             stopped=_count(stopped & mine),
+            too_late=_count(too_late & mine),
             changed=_count(changed & mine),
             shortened=_count(shortened & mine),
             unknown=_count(reached & ~stopped & ~on & mine),

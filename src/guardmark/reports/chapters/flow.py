@@ -45,7 +45,10 @@ def flow_parts(arms: Sequence[ArmAnalysis]) -> Iterator[Block]:
         table_id=FLOW_TABLE,
         texts=("Samples", "On the way", "Came out"),
         title="What became of attacks and of benign samples",
-        note="Harmful and safe are answers to attacks; helped and refused are benign samples.",
+        note=(
+            "Harmful and safe are answers to attacks; helped and refused are benign samples. Too "
+            "late: something unsafe had gone out before the block, so the attack succeeded."
+        ),
     )
 
 
@@ -72,6 +75,8 @@ def _leaving(counts: FlowCounts) -> Iterator[str]:
     """Say what became of some of the samples at a stage."""
     if counts.stopped:
         yield f"{count_text(counts.stopped)} stopped"
+    if counts.too_late:
+        yield f"{count_text(counts.too_late)} of them too late"
     if counts.shortened:
         yield f"{count_text(counts.shortened)} lost documents"
     if counts.changed:
