@@ -144,7 +144,7 @@ def test_the_next_framework_is_a_toml_file(tmp_path: Path) -> None:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run over the built-in data."""
     folder = tmp_path_factory.mktemp("home")
-    assert guardmark("demo", "-o", "run", cwd=folder).code == 0
+    assert guardmark("run", "--limit", "500", "-o", "run", cwd=folder).code == 0
     return folder
 
 
