@@ -399,3 +399,16 @@ def test_an_export_of_nothing_is_refused_with_its_reason(tmp_path: Path) -> None
     with pytest.raises(StoreError, match="no decision of a defense"):
         export(found.folder.path, "promptfoo", out=tmp_path / "p.json")
     assert not (tmp_path / "p.json").exists()
+
+
+def test_answers_that_nobody_judged_are_told_so(tmp_path: Path) -> None:
+    """There is no defense to add to a log of a model: what is missing is a judge."""
+    write(tmp_path, log(sample(1)))
+    done = guardmark(
+        "import", "inspect", "log.json", "--label", "attack", "-o", "out", cwd=tmp_path
+    )
+    assert done.code == 0, done.err
+    said = " ".join(done.out.split())
+    assert "Nobody judged the answers of the model, so it is not known what came out." in said
+    assert "guardmark judge RUN --config FILE" in said
+    assert "baselines" not in said

@@ -39,6 +39,10 @@ _LIMITS_SYSTEM: Final = {
 
 _ANSWER: Final = {
     "only_baselines": "Only baselines were measured. Add a defense of your own to get an answer.",
+    "unjudged": (
+        "Nobody judged the answers of the model, so it is not known what came out. Name a judge: "
+        "guardmark judge RUN --config FILE."
+    ),
     "not_understood": (
         "No verdict about {names}: every answer is the same, so it may not read what it is sent."
     ),
@@ -113,8 +117,10 @@ def _subjects(analysis: RunAnalysis) -> list[DefenseAnalysis]:
 def _answer(analysis: RunAnalysis) -> str:
     judged, scope = judged_subjects(analysis), SYSTEM if analysis.system else DEFENSE
     if not judged:
-        nobody = _ANSWER["only_baselines"]
-        return nobody if not analysis.alike else ""
+        if analysis.alike:
+            return ""
+        is_unjudged = not analysis.defenses and analysis.pipeline is not None
+        return _ANSWER["unjudged" if is_unjudged else "only_baselines"]
     passing = [each for each in judged if each.reliance is Reliance.RELY]
     if len(judged) == 1:
         return _of_one(judged[0], scope)
