@@ -245,7 +245,8 @@ def test_charts_are_read_out(opener: Opener) -> None:
     row = chart.get_by_role("row").first
     assert "plaina, plainone" in (row.get_by_role("rowheader").text_content() or "")
     assert "30.0 % [20.0, 40.0]" in (row.text_content() or "")
-    assert page.get_by_role("img").count() == 3
+    assert page.get_by_role("img").count() == 4
+    assert "4 stopped; out come" in (page.locator("#flow-d").text_content() or "")
 
 
 def test_paper_holds_what_is_open(report: str, opener: Opener, artifacts: Path) -> None:
