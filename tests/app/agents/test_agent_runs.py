@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import signal
-import sqlite3
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.app.agents.killing import kill_once_stored, stored_records
 
 from guardmark.app.measuring import measure
 from guardmark.app.parts.loading import load_config
@@ -152,36 +148,11 @@ def test_a_run_that_was_killed_goes_on_and_stores_each_case_once(tmp_path: Path)
         tmp_path, {"bare": {}, "slow": {"tool_result": "slow"}}, {"injections": ["plain"]}
     )
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "guardmark", "run", str(path), "-o", str(out)]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
-    _wait_for_records(out / "records.sqlite", process)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    stored = _stored(out / "records.sqlite")
+    stored = kill_once_stored(path, out)
     assert 0 < stored < 2 * 236
     _, _, summary = _run(path)
-    assert _stored(out / "records.sqlite") == 2 * 236
+    assert stored_records(out) == 2 * 236
     assert _counts(summary["agent"]["arms"][1]["attack_success"]) == (216, 216)
-
-
-def _wait_for_records(path: Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            pytest.fail("the run ended before it could be killed")
-        if path.exists() and _stored(path) > 0:
-            return
-        time.sleep(0.01)
-    pytest.fail("nothing was stored in a minute")
-
-
-def _stored(path: Path) -> int:
-    try:
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
-            count: int = connection.execute("SELECT count(*) FROM records").fetchone()[0]
-            return count
-    except sqlite3.Error:
-        return 0
 
 
 def test_a_case_is_told_as_a_story_with_the_place_where_it_was_stopped(tmp_path: Path) -> None:

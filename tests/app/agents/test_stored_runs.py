@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import signal
-import sqlite3
-import subprocess
-import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.app.agents.killing import kill_once_stored, stored_records
 
 from guardmark.app.agents.describing import check_agent_config
 from guardmark.app.measuring import measure
@@ -254,26 +250,11 @@ def test_a_run_that_was_killed_goes_on_and_stores_each_case_once(
             (logs / f"{copy}-{log.parent.parent.name}-{log.name}").write_bytes(log.read_bytes())
     path = _config(tmp_path, "logs", {"slow": {"tool_result": "slow"}})
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "guardmark", "run", str(path), "-o", str(out)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not (stored := _stored(out / "records.sqlite")):
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    stored = kill_once_stored(path, out)
     assert 0 < stored < 48
     replay = _run(path)["replay"]
-    assert _stored(out / "records.sqlite") == 48
+    assert stored_records(out) == 48
     assert _counts(replay["arms"][0]["stopped"]) == (0, 36)
-
-
-def _stored(path: Path) -> int:
-    try:
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
-            count: int = connection.execute("SELECT count(*) FROM records").fetchone()[0]
-            return count
-    except sqlite3.Error:
-        return 0
 
 
 def test_a_log_of_inspect_is_read_with_its_calls(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from guardmark.analysis.defense.frame import (
     MISSING,
     REWRITTEN,
 )
-from guardmark.analysis.defense.latency import asking_ranks, measure_latency
+from guardmark.analysis.defense.latency import measure_latency
 from guardmark.analysis.pipeline.answers import (
     rate_answers,
     rate_provider,
@@ -49,7 +49,6 @@ from guardmark.core.errors import UnknownName
 from guardmark.core.manifest import Policy
 from guardmark.core.place import Place, part_of
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.stats.quantiles import median_difference
 from guardmark.store.columns import record_columns, sample_columns
 
 if TYPE_CHECKING:
@@ -611,19 +610,10 @@ def _gain(
         return None
     other = find_ends(bare, pipeline.judging)
     both, is_attack = ends.is_known & other.is_known, rates.is_attack
-    waited, bare_ms = waited_ms(arm), waited_ms(bare)
-    timed = ~np.isnan(waited + bare_ms)
     return GuardGain(
         attack_success_rate=rates.difference(ends.is_unsafe, other.is_unsafe, both & is_attack),
         over_refusal_rate=rates.difference(ends.is_refused, other.is_refused, both & ~is_attack),
-        overhead_ms=median_difference(
-            waited[timed],
-            bare_ms[timed],
-            groups=rates.group[timed],
-            orders=[asking_ranks(pipeline.frame)[timed]],
-            confidence=rates.confidence,
-            drawing=rates.drawing,
-        ),
+        overhead_ms=rates.longer_ms(waited_ms(arm), waited_ms(bare)),
     )
 
 

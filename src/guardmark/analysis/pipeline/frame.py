@@ -21,12 +21,14 @@ from guardmark.analysis.defense.frame import (
     MISSING,
     column_of,
 )
+from guardmark.analysis.defense.latency import asking_ranks
 from guardmark.analysis.pipeline.walks import NO_GUARD, ArmReader, read_arms
 from guardmark.core.manifest import PartManifest
 from guardmark.core.outcome import AnswerMode
 from guardmark.core.place import Place, part_of
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.stats.drawing import DrawPlan
+from guardmark.stats.quantiles import median_difference
 from guardmark.stats.rates.clustered import effective_counts, summarise
 from guardmark.stats.rates.ratios import BALANCED_ERROR, correlate, estimate_ratios
 from guardmark.store.columns import record_columns
@@ -330,6 +332,7 @@ class PlaceRates:
         self.drawing = DrawPlan(seed=settings.seed, replicates=settings.replicates)
         self.group, self.is_attack = frame.groups, frame.is_attack
         self._crossing = frame.crossing
+        self._frame = frame
         self._names = frame.samples.group.names
 
     def of(self, hits: Flags, trials: Flags) -> Estimate:
@@ -376,6 +379,18 @@ class PlaceRates:
             groups=self.group[where],
             crossing=None if self._crossing is None else self._crossing[where],
             confidence=self.confidence,
+        )
+
+    def longer_ms(self, first: Floats, second: Floats) -> Difference:
+        """Estimate how much longer one waits at the median; only places with both times count."""
+        timed = ~np.isnan(first + second)
+        return median_difference(
+            first[timed],
+            second[timed],
+            groups=self.group[timed],
+            orders=[asking_ranks(self._frame)[timed]],
+            confidence=self.confidence,
+            drawing=self.drawing,
         )
 
     def balanced_error(self, is_wrong: Flags, trials: Flags) -> Ratio:

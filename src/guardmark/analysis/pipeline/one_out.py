@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, MISSING, REWRITTEN
-from guardmark.analysis.defense.latency import asking_ranks
 from guardmark.analysis.pipeline.frame import ANSWERED, find_ends, waited_ms
 from guardmark.core.place import Place
-from guardmark.stats.quantiles import median_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -199,8 +197,6 @@ def _without(
     ]
     is_attack, asked = rates.is_attack, ends.asked
     both = ends.is_known & other.is_known
-    waited, whole_ms = waited_ms(walked), waited_ms(arm)
-    timed = ~np.isnan(waited + whole_ms)
     return GuardLeftOut(
         guard=alone.guard,
         attacks_alone=rates.of(alone.stops, asked & alone.decides & is_attack),
@@ -213,14 +209,7 @@ def _without(
         ),
         more_attacks=rates.difference(other.is_unsafe, ends.is_unsafe, both & is_attack),
         more_refusals=rates.difference(other.is_refused, ends.is_refused, both & ~is_attack),
-        less_ms=median_difference(
-            whole_ms[timed],
-            waited[timed],
-            groups=rates.group[timed],
-            orders=[asking_ranks(pipeline.frame)[timed]],
-            confidence=rates.confidence,
-            drawing=rates.drawing,
-        ),
+        less_ms=rates.longer_ms(waited_ms(arm), waited_ms(walked)),
         missing=tuple(each for each in missing if each.count),
         missing_alone=alone.missing,
     )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.agents.figures import AgentReliance, ArmComparison
+from guardmark.core.errors import counted
 from guardmark.reports.chapters.case_story import tell_case
 from guardmark.reports.document.blocks import (
     Document,
@@ -21,7 +22,7 @@ from guardmark.reports.document.blocks import (
     warning,
 )
 from guardmark.reports.document.cells import figure, figure_text, name, table_of, with_counts
-from guardmark.reports.document.wording import count_text
+from guardmark.reports.document.wording import count_text, date_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -50,20 +51,16 @@ def write_agent_report(
     analysis: RunAnalysis, agent: AgentAnalysis, *, method: Sequence[Section]
 ) -> Document:
     """Write the report of a run of agents."""
-    manifest = analysis.manifest
     wordings = f", worded {', '.join(agent.wordings)}" if agent.wordings else ""
-    subtitle = (
-        f"{', '.join(agent.suites)}: {agent.tasks} tasks, {agent.injections} injections{wordings}; "
-        f"agents: {', '.join(agent.agents)}; {manifest.created_utc}"
+    about = (
+        f"{', '.join(agent.suites)}: {counted(agent.tasks, 'task')}, "
+        f"{counted(agent.injections, 'injection')}{wordings}; agents: {', '.join(agent.agents)}"
     )
     best = choose_arm(agent)
-    return Document(
-        title=f"Agent report: {manifest.name}",
-        subtitle=subtitle,
-        run=manifest.name,
-        created_utc=manifest.created_utc,
-        version=manifest.guardmark_version,
-        confidence=analysis.settings.confidence,
+    return report_on_agents(
+        analysis,
+        title="Agent report",
+        about=about,
         verdicts=write_headlines(agent),
         sections=(
             _recommendations(agent, best),
@@ -74,6 +71,28 @@ def write_agent_report(
             _cases_section(agent, best),
             *method,
         ),
+    )
+
+
+def report_on_agents(
+    analysis: RunAnalysis,
+    *,
+    title: str,
+    about: str,
+    verdicts: tuple[Headline, ...],
+    sections: tuple[Section, ...],
+) -> Document:
+    """Put the report of a run of agents together; its subtitle ends with the day."""
+    manifest = analysis.manifest
+    return Document(
+        title=f"{title}: {manifest.name}",
+        subtitle=f"{about}; {date_text(manifest.created_utc)}",
+        run=manifest.name,
+        created_utc=manifest.created_utc,
+        version=manifest.guardmark_version,
+        confidence=analysis.settings.confidence,
+        verdicts=verdicts,
+        sections=sections,
     )
 
 

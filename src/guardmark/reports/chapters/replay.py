@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.chapters.agents import places_table, story_blocks, times_text
+from guardmark.core.errors import counted
+from guardmark.reports.chapters.agents import (
+    places_table,
+    report_on_agents,
+    story_blocks,
+    times_text,
+)
 from guardmark.reports.document.blocks import (
-    Document,
     Headline,
     Section,
     Tone,
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.agents.replay import ReplayAnalysis, ReplayArm
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.reports.document.blocks import Table
+    from guardmark.reports.document.blocks import Document, Table
 
 _UTILITY: Final = (
     "Utility and attack success are unknown: what the agent would have done after a block stands "
@@ -34,21 +39,17 @@ def write_replay_report(
     analysis: RunAnalysis, replay: ReplayAnalysis, *, method: Sequence[Section]
 ) -> Document:
     """Write the report of a run that put guards before stored runs."""
-    manifest = analysis.manifest
-    of_injections = f", {replay.injections} injections" if replay.injections else ""
-    subtitle = (
+    of_injections = f", {counted(replay.injections, 'injection')}" if replay.injections else ""
+    about = (
         f"stored runs of {', '.join(replay.suites)}: {count_text(replay.attacks)} with an "
-        f"injection, {count_text(replay.benign)} without; {replay.tasks} tasks{of_injections}; "
-        f"{manifest.created_utc}"
+        f"injection, {count_text(replay.benign)} without; "
+        f"{counted(replay.tasks, 'task')}{of_injections}"
     )
     best = _best(replay)
-    return Document(
-        title=f"Stored runs before guards: {manifest.name}",
-        subtitle=subtitle,
-        run=manifest.name,
-        created_utc=manifest.created_utc,
-        version=manifest.guardmark_version,
-        confidence=analysis.settings.confidence,
+    return report_on_agents(
+        analysis,
+        title="Stored runs before guards",
+        about=about,
         verdicts=write_replay_headlines(replay),
         sections=(
             section("recommendations", "Recommendations", list(_advice(replay, best))),
