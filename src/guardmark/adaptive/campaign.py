@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.asker import TryKey
     from guardmark.adaptive.model_asker import AttackerPlan
-    from guardmark.adaptive.state import Account, Query, Target
+    from guardmark.adaptive.state import Account, Query, ReadingRule, Target
     from guardmark.adaptive.target import ProtectedTarget
     from guardmark.attacks.contract import GradientAttack, OperatorChain
     from guardmark.core.protocols import Guard
@@ -78,6 +78,7 @@ class AdaptivePlan:
     own: tuple[OperatorChain, ...] = ()  # Own operators, each a chain of one.
     has_repair: bool = True  # Whether a repair is looked for, and attacked again.
     has_controls: bool = True  # Whether control arms and benign texts are asked.
+    reading: ReadingRule | None = None
 
     @property
     def lock(self) -> Lock:
@@ -114,6 +115,8 @@ class AdaptivePlan:
             values["repair"] = False
         if not self.has_controls:
             values["controls"] = False
+        if self.reading is not None:
+            values["reading"] = self.reading.name
         return values
 
 
@@ -211,6 +214,7 @@ def _attack(plan: AdaptivePlan, guard: Guard, context: AskContext) -> _Attack:
             shares_memory=plan.shares_memory,
             battery=plan.battery,
             own=plan.own,
+            reading=plan.reading,
         ),
         defense=DefenseAsker(guard, context),
         models=None if plan.attacker is None else ModelAsker(guard.name, plan.attacker, live),

@@ -212,7 +212,10 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
 
     samples = sample_columns(reader)
     is_attack = samples.is_attack
-    rates = SampleRates(samples.group.codes, settings.confidence, samples.group.names)
+    crossing = None if samples.crossing is None else samples.crossing.codes
+    rates = SampleRates(
+        samples.group.codes, settings.confidence, samples.group.names, crossing=crossing
+    )
     target_rows = read_target(reader)
     cards = []
     for records in read_adaptive(reader):
