@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from guardmark.adaptive.state import ReadingRule
-from guardmark.canon.orders import folded_order, reads_order
+from guardmark.canon.orders import folded_order, keeps_order
 from guardmark.core.case import CaseEnd, StepKind
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.place import Place
@@ -68,7 +68,7 @@ class CaseBench(Protocol):
 
 def reads_its_order(sample: Sample, text: str) -> bool:
     """Tell whether the obedient agent still reads the injected order of a sample in a text."""
-    return reads_order(text, str(_case_of(sample).get(_ORDER, "")))
+    return keeps_order(text, str(_case_of(sample).get(_ORDER, "")))
 
 
 def _case_of(sample: Sample) -> Mapping[str, object]:
@@ -119,9 +119,7 @@ class _CaseCalls:
     decisions: list[tuple[Place, Decision, bool]] = field(default_factory=list)
     usage: Usage | None = None
 
-    async def ask(
-        self, guard: str, place: Place, prompt: Prompt
-    ) -> tuple[Decision, int | None]:
+    async def ask(self, guard: str, place: Place, prompt: Prompt) -> tuple[Decision, int | None]:
         """Ask a guard: about a text without the order once a case, about one with it each time."""
         bears_order = bool(self.order) and self.order in folded_order(prompt.text)
         asker, call = self.opened.asker, self.opened.guards[guard]
@@ -191,7 +189,7 @@ class ArmDefense:
         text = prompt.text
         case = self._cases[prompt.messages[prompt.under_test].answers]
         # Where a judge of meaning says that other words ask for the same, they are the order.
-        order = case.order if reads_order(text, case.order) else text
+        order = case.order if keeps_order(text, case.order) else text
         opened = await self._bench.opened()
         calls = _CaseCalls(opened=opened, case=case, order=folded_order(order))
         world = await opened.suites[case.id.suite].open(case.id, text=text)

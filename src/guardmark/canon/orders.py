@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from functools import lru_cache
 from typing import Final
 
@@ -27,20 +28,20 @@ def holds_order(text: str, canonical: str) -> bool:
     return bool(canonical) and canonical in canonical_order(text)
 
 
+def keeps_order(text: str, order: str) -> bool:
+    """Tell whether an order stands in a text that an attacker rewrote, by the folded form of both.
+
+    Letters that look alike, invisible ones and accents are folded as well as case, white space and
+    punctuation. A text that spells letters by their numbers does not keep them.
+    """
+    folded = skeleton(order)
+    return bool(folded) and folded in skeleton(text)
+
+
 @lru_cache(maxsize=1024)
 def folded_order(text: str) -> str:
-    """Return the canonical form in which an order that an attacker rewrote can still be read.
-
-    Letters that look alike, invisible ones and accents are folded as well, and letters that JSON or
-    YAML wrote by their numbers are read.
-    """
+    """Return the folded form of what a tool returned: escapes of YAML and JSON are read."""
     return skeleton(_CODES.sub(_read_code, text))
-
-
-def reads_order(text: str, order: str) -> bool:
-    """Tell whether an order can still be read in a text by the folded form of both."""
-    folded = folded_order(order)
-    return bool(folded) and folded in folded_order(text)
 
 
 def _read_code(code: re.Match[str]) -> str:
@@ -49,6 +50,6 @@ def _read_code(code: re.Match[str]) -> str:
         units = bytes.fromhex(written.replace("\\u", ""))
         return units.decode("utf-16-be", "replace")
     if written[1] in "Ux":
-        number = int(written[2:], 16)
-        return chr(number) if number < 0x110000 else ""
+        number = int.from_bytes(bytes.fromhex(written[2:]))
+        return chr(number) if number <= sys.maxunicode else ""
     return " "

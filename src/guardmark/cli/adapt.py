@@ -51,7 +51,9 @@ _WHOLE_LINES = 10_000  # columns of what is searched line by line
     help=(
         "Attack the defenses of a finished RUN, or of a CONFIG (which is run first), "
         "by rewriting its attacks and watching the answers. Nothing named: "
-        "bench.yaml of this folder, else the built-in run. Only attack a defense "
+        "bench.yaml of this folder, else the built-in run. A CONFIG with a section agent has the "
+        "guards at tool_result of each arm attacked: their injected texts are rewritten. "
+        "Only attack a defense "
         "that is yours or that you may test. The same command on the same RUN continues it."
     )
 )

@@ -149,7 +149,11 @@ class _CaseRun:
     ) -> tuple[ToolDefinition, ...]:
         """Show the definitions that are new to the guards of tools; leave out the blocked ones."""
         for tool in stated:
-            if self.lister is None and tool not in known and holds_order(tool.description, self.order):
+            if (
+                self.lister is None
+                and tool not in known
+                and holds_order(tool.description, self.order)
+            ):
                 self._note(StepKind.TOOLS, tool.description, tool=tool.name)
         if not self.guards.get(Place.TOOL_LIST):
             return stated

@@ -31,7 +31,11 @@ class ObedientAgent:
     """
 
     def __init__(
-        self, world: World, *, order: str | None = None, fold: Callable[[str], str] = canonical_order
+        self,
+        world: World,
+        *,
+        order: str | None = None,
+        fold: Callable[[str], str] = canonical_order,
     ) -> None:
         """Serve a user in a world; `order` and `fold` say what it looks for, and in which form."""
         self._world = world

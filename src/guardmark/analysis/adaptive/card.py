@@ -201,6 +201,11 @@ class AdaptiveCard:
         return int(str(self.settings.get("budget", 0)))
 
     @property
+    def is_carried_out(self) -> bool:
+        """Whether each try is a case of an agent that was carried out to its end."""
+        return "reading" in self.settings
+
+    @property
     def shares_memory(self) -> bool:
         """Whether attacks learned from each other."""
         return self.settings.get("memory", "shared") == "shared"

@@ -309,10 +309,10 @@ class SampleRates:
         confidence: float,
         names: Sequence[str] = (),
         *,
-        crossing: Codes | None = None,
+        crossing: ArrayLike | None = None,
     ) -> None:
         self.groups, self.confidence, self.names = np.asarray(groups), confidence, names
-        self.crossing = None if crossing is None else crossing.astype(np.int64)
+        self.crossing = None if crossing is None else np.asarray(crossing, dtype=np.int64)
 
     def of(self, marks: Iterable[tuple[int, bool]]) -> Estimate:
         """Estimate the share of marks that are true; each names the position of its sample."""

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.adaptive.arm_defense import READING, ArmDefense, OpenedCases, attacked_sample
 from guardmark.analysis.agents.cases import read_agent_run
-from guardmark.app.adapt.adapting import AdaptOptions, Adapted, BuiltSubject, adapt
+from guardmark.app.adapt.adapting import Adapted, AdaptOptions, BuiltSubject, adapt
 from guardmark.app.adapt.own_operators import load_operators
 from guardmark.app.agents.building import MCP_PROXY, build_agent_parts, open_suites
 from guardmark.app.agents.running import run_agent_cases
 from guardmark.app.parts.building import close_parts, open_services
 from guardmark.app.parts.loading import LoadedConfig, load_config
 from guardmark.app.parts.prices import require_measurable, spending_of
-from guardmark.app.results.opened_run import find_run
+from guardmark.app.results.opened_run import ADAPTIVE_RUN, find_run
 from guardmark.app.settings import Config
 from guardmark.config.mistakes import checked_settings
 from guardmark.core.errors import ConfigError, UnknownName, counted
-from guardmark.core.manifest import IN_PROCESS, PartManifest
+from guardmark.core.manifest import ARM_OF_AGENTS, IN_PROCESS, PartManifest
 from guardmark.core.place import Place
 from guardmark.core.version import VERSION
 from guardmark.datasets.formats.writing import write_rows
@@ -34,7 +34,6 @@ from guardmark.engine.plan import ADDRESS_SETTINGS, BuiltPart, Parts
 from guardmark.engine.runner import Ending
 from guardmark.store.reader import RecordReader
 from guardmark.suites.obedient import ObedientAgent
-from guardmark.suites.suite import CaseId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,13 +45,10 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Sample
     from guardmark.net.client import Services
     from guardmark.store.run_dir import RunDir
-    from guardmark.suites.suite import AgentSuite
+    from guardmark.suites.suite import AgentSuite, CaseId
 
-ADAPTIVE_RUN: Final = "adaptive"
-"""Folder of the attack within that of the run of agents."""
 _AT: Final = f"@{Place.TOOL_RESULT.value}"
 _OBEDIENT: Final = "obedient"
-_TYPE: Final = "agent-arm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +72,7 @@ def adapt_any(
         folder = find_run(subject)
         with RecordReader(folder.records) as reader:
             holds_cases, parts = reader.holds_cases, reader.manifest().parts
-        if any(part.type == _TYPE for part in parts):
+        if any(part.type == ARM_OF_AGENTS for part in parts):
             raise ConfigError(
                 f"{folder.path} is an attack on the guards of agents, and no folder rebuilds those."
                 "\nNext: guardmark adapt CONFIG -o RUN, with the run of agents that it lies in."
@@ -105,6 +101,7 @@ def adapt_agents(loaded: LoadedConfig, session: Session, options: AdaptOptions) 
     if measured.summary.ending is not Ending.COMPLETE:
         return Adapted(folder=folder, defenses=(), summary=None, trace=None)
     require_measurable(loaded, loaded.config.run.budget, only=("defenses", "adaptive"))
+    session.progress.parts.clear()  # the attack is a run of its own
     bench = _Bench(loaded=_with_obedient(loaded, settings), meter=session.meter)
     samples, parts = run_on_loop(_prepare(bench, folder, arms, session), uvloop=False)
     subject = BuiltSubject(loaded=_attack_config(loaded, folder, samples, parts), parts=parts)
@@ -159,7 +156,9 @@ def _attacked_arms(
             "Next: add one under agent.arms, for example  results: {tool_result: GUARD}"
         )
     if other and not wanted:
-        session.announce(f"Note: left out, no guard of theirs is at tool_result: {', '.join(other)}")
+        session.announce(
+            f"Note: left out, no guard of theirs is at tool_result: {', '.join(other)}"
+        )
     return tuple(arm for arm in found if not wanted or arm.name in wanted)
 
 
@@ -342,7 +341,7 @@ def _built(arm: _Arm, parts: AgentParts, *, bench: _Bench, rules: CaseRules) -> 
     manifest = PartManifest(
         name=arm.defense,
         kind="defense",
-        type=_TYPE,
+        type=ARM_OF_AGENTS,
         version=VERSION,
         fingerprint=sha256(text.encode()).hexdigest(),
         view=part.capabilities.view.value,
@@ -401,7 +400,7 @@ def _attack_options(loaded: LoadedConfig, options: AdaptOptions, folder: RunDir)
         operators=operators,
         has_repair=False,
         reading=READING,
-        run=replace(options.run, out=folder.path / ADAPTIVE_RUN, only=()),
+        run=replace(options.run, out=folder.path / ADAPTIVE_RUN, only=(), needs_benign=False),
     )
 
 
