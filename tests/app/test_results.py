@@ -97,7 +97,7 @@ def test_python_refuses_a_margin_that_nothing_is_held_against() -> None:
     out = measured(HEAD + WORDS, "one")
     with pytest.raises(ConfigError, match="no baseline is named") as caught:
         guardmark.gate(out, regression_margin=0.1)
-    assert "baseline= RUN" in str(caught.value)
+    assert "baseline=RUN" in str(caught.value)
     assert "first=True" in str(caught.value)
     with pytest.raises(ConfigError, match="do not say how much worse"):
         guardmark.gate(out, baseline=out, asr_upper=0.9)
