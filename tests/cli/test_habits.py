@@ -56,9 +56,9 @@ def test_what_is_checked_or_written_says_little(guardmark: Type, folder: Path) -
     assert guardmark("check", "-q").out == "Settings: fine.\n"
     lines = guardmark("check").out
     assert "Sizes against" in lines
-    written = guardmark("init", "-q", "--template", "http", "-o", "more/bench.yaml")
+    written = guardmark("init", "-q", "--template", "http", "-o", "other.yaml")
     assert (written.out, written.err) == ("", "")
-    assert (folder / "more/bench.yaml").is_file()
+    assert (folder / "other.yaml").is_file()
 
 
 def test_the_newest_run_is_taken_and_named(guardmark: Type, folder: Path) -> None:
