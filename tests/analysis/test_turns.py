@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.analysis.small_runs import Planned, Runs, allow, block, failed
@@ -10,9 +11,10 @@ from guardmark.analysis.run import analyse_run
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
 from guardmark.datasets.formats.turns import by_turn
 from guardmark.reports.chapters.turns import write_turns
+from guardmark.reports.document.blocks import Table
 
 if TYPE_CHECKING:
-    from guardmark.analysis.defense.turns import TurnFigures
+    from guardmark.analysis.defense.turns import JoinedTurns, SplitPairs, TurnFigures
     from guardmark.core.outcome import Decision
 
 BY_TURN = {"data": [{"path": "talks.jsonl", "turns": "each"}]}
@@ -98,3 +100,99 @@ def test_a_run_that_asks_about_the_last_turn_says_nothing_of_turns(runs: Runs) -
         analysis = analyse_run(reader)
     assert analysis.defenses[0].turns is None
     assert write_turns(analysis) is None
+
+
+BOTH = {"data": [{"path": "talks.jsonl", "turns": "both"}]}
+
+
+def by_words(_: int, sample: Sample) -> Decision:
+    """Block where a "no" ends the text, or all words together are one; fail at "lost"."""
+    said = sample.prompt.text.split()
+    if "lost" in said[-1:] or "broken" in said:
+        return failed()
+    return block() if said[-1] == "no" or said == ["a", "b", "c"] else allow()
+
+
+def paired(runs: Runs, *talks: Sample, without: str = "", **changes: object) -> JoinedTurns:
+    """Measure talks both ways; ids in `without` are not asked about."""
+    turns = [t for each in talks for t in by_turn(each, is_joined=True) if t.id != without]
+    turns.sort(key=lambda turn: not turn.is_labelled)
+    planned = [Planned(name="g", answers=by_words)]
+    with runs.opened(turns, planned, settings=BOTH, **changes) as reader:
+        analysis = analyse_run(reader)
+    document = write_turns(analysis)
+    assert document is not None
+    assert [block.id for block in document.blocks if isinstance(block, Table)] == ["turns", "split"]
+    found = analysis.defenses[0].turns
+    assert found is not None
+    assert found.joined is not None
+    return found.joined
+
+
+def both_ways(pairs: SplitPairs) -> tuple[int, int, int, int]:
+    """Hits over turns, hits in one message, pairs and those left open."""
+    rates = pairs.conversation, pairs.one_message
+    assert rates[0].trials == rates[1].trials == pairs.difference.pairs
+    return rates[0].successes, rates[1].successes, rates[0].trials, pairs.undecided
+
+
+def test_an_attack_split_over_turns_is_held_against_one_message(runs: Runs) -> None:
+    """Stopped in one message only, over turns only, both ways, and neither."""
+    found = paired(
+        runs,
+        talk("one-only", "a", "b", "c"),
+        talk("turns-only", "no", "yes"),
+        talk("both", "yes", "no"),
+        talk("neither", "yes", "yes"),
+        talk("calm", "yes", "yes", is_attack=False),
+        talk("cut", "no", "yes", is_attack=False),
+        talk("short", "no"),
+    )
+    assert both_ways(found.attacks) == (2, 2, 4, 0)
+    assert found.attacks.difference.value == 0.0
+    assert (found.attacks.difference.first_only, found.attacks.difference.second_only) == (1, 1)
+    assert both_ways(found.benign) == (1, 0, 2, 0)
+    assert found.benign.difference.value == 0.5
+    assert (found.single_turn, found.unfinished) == (1, 0)
+
+
+def test_a_pair_with_a_failure_is_neither_won_nor_lost(runs: Runs) -> None:
+    """A failed turn settles nothing unless another one blocks; a failed message nothing at all."""
+    found = paired(
+        runs,
+        talk("open", "lost", "yes"),
+        talk("settled", "lost", "no"),
+        talk("broken", "yes", "broken yes"),
+    )
+    assert both_ways(found.attacks) == (1, 1, 1, 2)
+
+
+def test_a_pair_of_which_something_was_not_asked_is_counted_apart(runs: Runs) -> None:
+    """The message of all turns, or one of them, may be missing after a kill or a limit."""
+    for missing in ("a@joined", "a@2"):
+        found = paired(runs, talk("a", "no", "no"), talk("b", "yes", "no"), without=missing)
+        assert both_ways(found.attacks) == (1, 1, 1, 0)
+        assert found.unfinished == 1
+
+
+def test_data_of_single_turns_have_no_pair_and_no_difference(runs: Runs) -> None:
+    """Undefined is not zero."""
+    found = paired(runs, talk("a", "no"), talk("b", "yes", is_attack=False))
+    assert found.attacks.difference.value is None
+    assert found.attacks.conversation.value is None
+    assert found.single_turn == 2
+
+
+def test_one_giant_group_has_a_difference_and_no_limits(runs: Runs) -> None:
+    """Conversations of one origin are not independent."""
+    talks = [replace(talk(f"t{n}", "a", "b", "c"), group="family") for n in range(9)]
+    found = paired(runs, *talks)
+    assert found.attacks.difference.value == -1.0
+    assert (found.attacks.difference.low, found.attacks.difference.high) == (None, None)
+
+
+def test_repeats_pair_with_their_own(runs: Runs) -> None:
+    """Each repeat of a conversation is held against the same repeat of its message."""
+    found = paired(runs, talk("a", "no", "yes"), talk("b", "yes", "yes"), repeats=2)
+    assert both_ways(found.attacks) == (2, 0, 4, 0)
+    assert found.attacks.difference.groups == 2

@@ -23,7 +23,7 @@ from guardmark.core.place import BEHIND
 from guardmark.core.record import Stage
 from guardmark.store.columns import holds_findings, record_columns
 from guardmark.store.layers import ADAPTIVE, LEFT_OUT, PLANTED_PREFIX
-from guardmark.store.turns import asks_by_turn
+from guardmark.store.turns import asked_turns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -297,7 +297,7 @@ def _streamed_answers(reader: RecordReader, frame: Frame) -> dict[str, Streaming
 
 def _turns(reader: RecordReader, settings: AnalysisSettings) -> Mapping[str, TurnFigures]:
     """Return what became of whole conversations, by defense; nothing where none went by turn."""
-    if not asks_by_turn(reader):
+    if not asked_turns(reader):
         return {}
     from guardmark.analysis.defense.turns import measure_turns
 

@@ -17,7 +17,7 @@ _CODES: Final = re.compile(
 """Escapes of JSON and YAML: of letters by their number, and of white space by a letter."""
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)  # every case of a suite reads the same definitions and documents
 def canonical_order(text: str) -> str:
     """Return a text without case, white space, punctuation and the escapes of YAML and JSON."""
     return _LEFT_OUT.sub("", _ESCAPES.sub("", text).lower())

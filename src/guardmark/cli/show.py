@@ -84,7 +84,10 @@ _COUNT = click.IntRange(min=1)
     "--id",
     "sample_id",
     default="",
-    help="One sample in full: texts, answers, verdicts, requests and times.",
+    help=(
+        "One sample in full: texts, answers, verdicts, requests and times; or a conversation, turn "
+        "by turn."
+    ),
 )
 @click.option("--limit", type=_COUNT, default=20, show_default=True, help="List at most this many.")
 @click.option(
@@ -146,7 +149,7 @@ def show_command(
             document = _sample_json(each, texts=not no_texts) | (asdict(story) if story else {})
             echo_json(json.dumps(document, ensure_ascii=False))
         else:
-            is_full = full or bool(chosen.sample_id)
+            is_full = full or (bool(chosen.sample_id) and len(shown.listed) == 1)
             texts, is_system = not no_texts, shown.is_system
             lines = _sample_lines(each, full=is_full, texts=texts, is_system=is_system)
             echo(*lines, *_story_lines(story, full=is_full), "")

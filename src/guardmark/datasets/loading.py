@@ -108,7 +108,7 @@ class DataReading:
     def _file(self, reader: RowReader, *, is_plain: bool) -> Iterator[PlainSample | Sample]:
         """Yield the samples of a file that have a label, and take note of all."""
         spec, digest = reader.spec, sha256()
-        is_by_turn = spec.turns == "each"
+        is_by_turn = spec.turns != "last"
         read = reader.plain if is_plain and not is_by_turn else reader.read
         is_filtered = spec.is_filtered
         note_id = self._ids.append
@@ -126,7 +126,7 @@ class DataReading:
                 continue
             samples: Iterable[PlainSample | Sample] = (whole,)
             if is_by_turn and isinstance(whole, Sample):
-                samples = by_turn(whole)
+                samples = by_turn(whole, is_joined=spec.turns == "both")
             for sample in samples:
                 if isinstance(sample, PlainSample):
                     sample_id, kind, group, _, content, _ = sample
@@ -247,8 +247,8 @@ def _again(reader: RowReader) -> Iterator[tuple[int, Sample | list[Fault]]]:
         if isinstance(row, Fault) or not reader.wanted(row):
             continue
         read = reader.read(number, row)
-        if isinstance(read, Sample) and reader.spec.turns == "each":
-            for turn in by_turn(read):
+        if isinstance(read, Sample) and reader.spec.turns != "last":
+            for turn in by_turn(read, is_joined=reader.spec.turns == "both"):
                 yield number, turn
         else:
             yield number, read

@@ -22,6 +22,7 @@ from guardmark.core.errors import counted, did_you_mean
 from guardmark.core.sample import Label
 from guardmark.datasets.catalogue import Use
 from guardmark.datasets.formats.fields import SAMPLE_FIELDS
+from guardmark.datasets.formats.turns import AskedTurns
 from guardmark.parsing.mapped import mapping_names
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class DataSettings(Settings):
     images: str = ""
     open_categories: bool = False
     unlabelled: Literal["refuse", "keep", "leave_out"] = "refuse"
-    turns: Literal["last", "each"] = "last"
+    turns: AskedTurns = "last"
 
     @property
     def origin(self) -> str:

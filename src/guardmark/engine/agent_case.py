@@ -87,13 +87,14 @@ class _CaseRun:
     session: str
     steps: list[CaseStep] = field(default_factory=list)
     order: str = ""
-    lister: ToolLister | None = None  # looked at once: checks of protocols are slow
     listed: tuple[ToolDefinition, ...] = ()
+    lister: ToolLister | None = None
 
     async def carry_out(self) -> CaseResult:
         """Carry the case out from the user's words to the answer."""
+        if isinstance(self.world, ToolLister):
+            self.lister = self.world
         self.order = canonical_order(self.world.order)
-        self.lister = self.world if isinstance(self.world, ToolLister) else None
         end, answer, message = CaseEnd.MOST_STEPS, "", ""
         error_kind: ErrorKind | None = None
         try:
@@ -148,13 +149,10 @@ class _CaseRun:
         conversation: Conversation,
     ) -> tuple[ToolDefinition, ...]:
         """Show the definitions that are new to the guards of tools; leave out the blocked ones."""
-        for tool in stated:
-            if (
-                self.lister is None
-                and tool not in known
-                and holds_order(tool.description, self.order)
-            ):
-                self._note(StepKind.TOOLS, tool.description, tool=tool.name)
+        if self.lister is None:  # one that lists its tools has noted them
+            for tool in stated:
+                if tool not in known and holds_order(tool.description, self.order):
+                    self._note(StepKind.TOOLS, tool.description, tool=tool.name)
         if not self.guards.get(Place.TOOL_LIST):
             return stated
         passed = []

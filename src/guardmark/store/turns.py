@@ -1,7 +1,8 @@
-"""Which samples are turns of a conversation."""
+"""Which samples are turns of a conversation, and which are all of its turns in one message."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from guardmark.store.codec import stored_object
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from guardmark.store.reader import RecordReader
 
 _RESTS: Final = "SELECT position, rest FROM samples WHERE rest IS NOT NULL ORDER BY position"
+_BY_TURN: Final = ("each", "both")
 
 
 class StoredTurn(NamedTuple):
@@ -22,21 +24,34 @@ class StoredTurn(NamedTuple):
     turns: int
 
 
-def asks_by_turn(reader: RecordReader) -> bool:
-    """Tell whether a run asked at each turn of some conversations."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTalks:
+    """The turns of a run by position, and the joined message of conversations that have one."""
+
+    turns: list[StoredTurn] = field(default_factory=list)
+    joined: dict[str, int] = field(default_factory=dict)
+
+
+def asked_turns(reader: RecordReader) -> frozenset[str]:
+    """Return how a run asked about conversations turn by turn: `each`, `both`, or nothing."""
     data = reader.manifest().settings.get("data")
     if not isinstance(data, list):
-        return False
-    return any(entry.get("turns") == "each" for entry in data if isinstance(entry, dict))
+        return frozenset()
+    stated = (entry.get("turns") for entry in data if isinstance(entry, dict))
+    return frozenset(turns for turns in stated if turns in _BY_TURN)
 
 
-def read_turns(reader: RecordReader) -> list[StoredTurn]:
-    """Return the turns of a run, those without a label too, by position."""
-    found = []
+def read_talks(reader: RecordReader) -> StoredTalks:
+    """Return the turns of a run, those without a label too."""
+    talks = StoredTalks()
     with values_of(reader.path):
         for position, rest in reader.connection.rows(_RESTS, ()):
             metadata = stored_object(rest, "rest").get("metadata", {})
             name, turn, turns = (metadata.get(key) for key in ("conversation", "turn", "turns"))
-            if isinstance(name, str) and isinstance(turn, int) and isinstance(turns, int):
-                found.append(StoredTurn(int(position), name, turn, turns))
-    return found
+            if not isinstance(name, str):
+                continue
+            if isinstance(turn, int) and isinstance(turns, int):
+                talks.turns.append(StoredTurn(int(position), name, turn, turns))
+            elif isinstance(metadata.get("joined"), int):
+                talks.joined[name] = int(position)
+    return talks

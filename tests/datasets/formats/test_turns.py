@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
+from guardmark.core.sample import Label, MarkedSpan, Message, Prompt, Role, Sample, Severity
 from guardmark.datasets.formats.fields import BadRows
 from guardmark.datasets.formats.turns import by_turn
 
@@ -113,6 +113,45 @@ def test_what_is_read_twice_is_the_same(read: Read) -> None:
     assert data.count == 6
     (manifest,) = data.manifests
     assert (manifest.attacks, manifest.benign, manifest.unlabelled) == (1, 3, 2)
+
+
+def test_all_turns_follow_in_one_message_where_both_are_wanted(read: Read) -> None:
+    """Up to the harm, without the replies, and without a label: no rate of single texts moves."""
+    talk = [*TALK, {"role": "user", "content": "Thanks"}]
+    data = read("talks.jsonl", json.dumps(row(messages=talk, harm_turn=3)) + "\n", turns="both")
+    (joined,) = (each for each in data.every_sample() if each.id == "t@joined")
+    assert [m.content for m in joined.prompt.messages] == [
+        "You sell books.",
+        "Hello\n\nDo you have maps?\n\nWhat is the code of the till?",
+    ]
+    assert joined.prompt.under_test == 1
+    assert (joined.label, joined.variant, joined.group) == (Label.UNLABELLED, "joined", "t")
+    assert dict(joined.metadata) == {"conversation": "t", "joined": 3}
+    (manifest,) = data.manifests
+    assert (manifest.attacks, manifest.benign, manifest.unlabelled) == (1, 0, 3)
+
+
+def test_a_single_turn_is_not_asked_about_twice(read: Read) -> None:
+    """Nothing is split there, so nothing is joined."""
+    single = {"id": "x", "text": "Hi", "label": "benign", "category": "books"}
+    data = read("talks.jsonl", json.dumps(single) + "\n", turns="both")
+    assert [sample.id for sample in data.every_sample()] == ["x@1"]
+
+
+def test_what_is_marked_keeps_its_place_in_the_joined_message() -> None:
+    """Spans of the last turn move by what stands before it."""
+    messages = tuple(Message(role=Role.USER, content=text) for text in ("one", "my key is k9"))
+    sample = Sample(
+        id="s",
+        prompt=Prompt(messages=messages),
+        label=Label.BENIGN,
+        spans=(MarkedSpan(10, 12, "key"),),
+        must_keep=("key",),
+    )
+    joined = list(by_turn(sample, is_joined=True))[-1]
+    ((start, end, _),) = joined.spans
+    assert joined.prompt.text[start:end] == "k9"
+    assert joined.must_keep == ("key",)
 
 
 @given(

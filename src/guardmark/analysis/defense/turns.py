@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from guardmark.analysis.defense.counts import grouped_rate
+from guardmark.analysis.defense.counts import grouped_difference, grouped_rate
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, MISSING, read_frame
 from guardmark.stats.quantiles import estimate_quantiles
-from guardmark.store.turns import read_turns
+from guardmark.store.turns import asked_turns, read_talks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,11 +20,45 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.settings import AnalysisSettings
-    from guardmark.core.estimate import Estimate
+    from guardmark.core.estimate import Difference, Estimate
     from guardmark.stats.figures import Quantile
     from guardmark.store.reader import RecordReader
 
 MEDIAN: Final = (0.5,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitPairs:
+    """The same words over several turns and in one message, in pairs.
+
+    Attributes:
+        conversation: Blocked at any of the turns, of pairs of which both are known.
+        one_message: Blocked in one message, of the same pairs.
+        difference: The first less the second; negative means that splitting gets more through.
+        undecided: Pairs of which one side failed, was not understood, or let another text go on.
+    """
+
+    conversation: Estimate
+    one_message: Estimate
+    difference: Difference
+    undecided: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedTurns:
+    """Whole conversations held against the same words in one message.
+
+    Attributes:
+        attacks: Attacks of several turns.
+        benign: Benign conversations of several turns.
+        single_turn: Conversations of one turn: nothing is split, and they stand in no pair.
+        unfinished: Conversations of which a turn, or the message of all, was not asked about.
+    """
+
+    attacks: SplitPairs
+    benign: SplitPairs
+    single_turn: int
+    unfinished: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +73,10 @@ class TurnFigures:
         before: Attacks blocked before that turn.
         interrupted: Benign conversations blocked at any turn.
         first_turn: Median of the first blocked turn, of stopped attacks.
-        undecided: Conversations without a block, of which a turn failed.
+        undecided: Conversations without a block, of which a turn failed, was not understood, or
+            went on as another text.
         unfinished: Conversations of which not every turn was asked about; they count nowhere.
+        joined: The same words in one message beside them, or None where nobody asked for it.
     """
 
     stopped: Estimate
@@ -49,14 +85,48 @@ class TurnFigures:
     first_turn: tuple[Quantile, ...]
     undecided: int
     unfinished: int
+    joined: JoinedTurns | None = None
 
 
 class TurnPlaces(NamedTuple):
-    """A conversation: the places of its turns in order, what it is, and its group."""
+    """A conversation: the places of its turns in order, what it is, and its group.
+
+    `joined` is the place of all turns in one message, or None where they were not asked so.
+    """
 
     places: NDArray[np.int64]
     is_attack: bool
     group: int
+    joined: int | None
+
+
+@dataclass(slots=True)
+class _Pairs:
+    """Conversations with the same words in one message: blocked the one way, and the other."""
+
+    split: list[bool] = field(default_factory=list)
+    whole: list[bool] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
+    undecided: int = 0
+
+    def add(self, *, split: bool | None, whole: bool | None, group: int) -> None:
+        if split is None or whole is None:
+            self.undecided += 1
+            return
+        self.split.append(split)
+        self.whole.append(whole)
+        self.groups.append(group)
+
+    def figures(self, confidence: float) -> SplitPairs:
+        groups = np.unique(np.array(self.groups, dtype=np.int64), return_inverse=True)[1]
+        return SplitPairs(
+            conversation=grouped_rate(self.split, groups, confidence=confidence),
+            one_message=grouped_rate(self.whole, groups, confidence=confidence),
+            difference=grouped_difference(
+                self.split, self.whole, groups=groups, confidence=confidence
+            ),
+            undecided=self.undecided,
+        )
 
 
 @dataclass(slots=True)
@@ -80,17 +150,24 @@ def measure_turns(reader: RecordReader, settings: AnalysisSettings) -> Mapping[s
     conversations, unfinished = _conversations(reader, frame)
     if not conversations and not unfinished:
         return {}
-    return {
-        arm.name: _figures(frame, frame.matrix(arm), conversations, unfinished=unfinished)
-        for arm in frame.arms
-    }
+    is_joined = "both" in asked_turns(reader)
+    figures = {}
+    for arm in frame.arms:
+        outcomes = frame.matrix(arm)
+        turns = _figures(frame, outcomes, conversations, unfinished=unfinished)
+        if is_joined:
+            joined = _joined(frame, outcomes, conversations, unfinished=unfinished)
+            turns = replace(turns, joined=joined)
+        figures[arm.name] = turns
+    return figures
 
 
 def _conversations(reader: RecordReader, frame: Frame) -> tuple[list[TurnPlaces], int]:
     """Put the turns of each conversation together; count those of which turns are not there."""
     places: dict[str, dict[int, int]] = defaultdict(dict)
     lengths: dict[str, int] = {}
-    for stored in read_turns(reader):
+    talks = read_talks(reader)
+    for stored in talks.turns:
         places[stored.conversation][stored.turn] = stored.position
         lengths[stored.conversation] = stored.turns
     labelled = reader.sample_count()  # those without a label stand behind
@@ -105,7 +182,12 @@ def _conversations(reader: RecordReader, frame: Frame) -> tuple[list[TurnPlaces]
         is_attack = bool(frame.samples.is_attack[ordered[-1]])
         if is_attack or (ordered < labelled).all():
             found.append(
-                TurnPlaces(places=ordered, is_attack=is_attack, group=int(groups[ordered[0]]))
+                TurnPlaces(
+                    places=ordered,
+                    is_attack=is_attack,
+                    group=int(groups[ordered[0]]),
+                    joined=talks.joined.get(name),
+                )
             )
     return found, unfinished
 
@@ -163,3 +245,43 @@ def _figures(
         undecided=undecided,
         unfinished=unfinished,
     )
+
+
+def _joined(
+    frame: Frame,
+    outcomes: NDArray[np.int8],
+    conversations: Sequence[TurnPlaces],
+    *,
+    unfinished: int,
+) -> JoinedTurns:
+    """Pair conversations with the same words in one message, each repeat by itself."""
+    attacks, benign = _Pairs(), _Pairs()
+    repeats = frame.manifest.repeats
+    single_turn, unfinished = 0, unfinished * repeats
+    for start in range(0, repeats * frame.sample_count, frame.sample_count):
+        for each in conversations:
+            if len(each.places) == 1:
+                single_turn += 1
+                continue
+            codes = outcomes[start + each.places].tolist()
+            whole = MISSING if each.joined is None else int(outcomes[start + each.joined])
+            if MISSING in codes or whole == MISSING:
+                unfinished += 1
+                continue
+            is_blocked = BLOCK in codes
+            is_known = is_blocked or set(codes) == {ALLOW}
+            split = is_blocked if is_known else None
+            pairs = attacks if each.is_attack else benign
+            pairs.add(split=split, whole=_blocked(whole), group=each.group)
+    confidence = frame.settings.confidence
+    return JoinedTurns(
+        attacks=attacks.figures(confidence),
+        benign=benign.figures(confidence),
+        single_turn=single_turn,
+        unfinished=unfinished,
+    )
+
+
+def _blocked(code: int) -> bool | None:
+    """Tell whether an outcome is a block; None where it is neither that nor an allow."""
+    return {ALLOW: False, BLOCK: True}.get(code)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.analysis.compare.matching import OpenRun
 from guardmark.analysis.compare.runs_compared import ScopedComparisons, Wanted, compare_scopes
-from guardmark.analysis.defense.bypasses import Flaw, find_worst
+from guardmark.analysis.defense.bypasses import Flaw, find_worst, rank_samples
 from guardmark.analysis.defense.frame import LENGTH_EDGES, LENGTH_NAMES, Frame, read_frame
 from guardmark.analysis.defense.slices import FACETS
 from guardmark.analysis.frameworks.framework import code_of, is_framework, sliced_by
@@ -29,12 +29,14 @@ from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.columns import word_of
 from guardmark.store.reader import RecordReader
 from guardmark.store.seals import note_seals
+from guardmark.store.turns import asked_turns, read_talks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from guardmark.analysis.defense.bypasses import ListedSample
+    from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.sample import Sample
     from guardmark.reports.chapters.advice import SampleStory
     from guardmark.store.run_dir import RunDir
@@ -82,14 +84,42 @@ def show(path: Path, selection: Selection, *, most: int) -> ShownSamples:
             frame = system or frame
         _require_facets(frame, selection.where)
         worst = find_worst(run.reader, frame)
-        listed = _wanted(worst.listed, selection)
+        talk = () if is_system else _talk(run.reader, settings, selection)
+        listed = talk or _wanted(worst.listed, selection)
         has_answers = any(stage is Stage.MODEL for _, stage, _ in run.reader.recorded_stages())
         is_one = bool(selection.sample_id)
         has_story = has_answers or is_one or selection.flaw in {Flaw.ERROR, Flaw.MALFORMED}
-        ids = {each.sample.id for each in listed[:most]} if has_story else ()
+        ids = {each.sample.id for each in listed[:most]} if has_story and not talk else ()
         stories = read_exchanges(run.reader, ids, is_timed=is_one)
         among = 1 if selection.defense else worst.among
         return ShownSamples(listed=listed, among=among, exchanges=stories, is_system=is_system)
+
+
+def _talk(
+    reader: RecordReader, settings: AnalysisSettings, selection: Selection
+) -> tuple[ListedSample, ...]:
+    """Return every turn of a conversation that is named in place of a sample, in order.
+
+    Turns without a label are among them: nothing is wrong with what was answered to these.
+    """
+    name = selection.sample_id
+    if not name or reader.position_of(name) is not None or not asked_turns(reader):
+        return ()
+    talks = read_talks(reader)
+    turns = sorted((each.turn, each.position) for each in talks.turns if each.conversation == name)
+    positions = [position for _, position in turns]
+    if name in talks.joined:
+        positions.append(talks.joined[name])
+    ranked = rank_samples(read_frame(reader, settings, is_every=True))
+    return tuple(
+        each if each.sample.is_labelled else _without_flaws(each)
+        for each in ranked.read(reader, positions)
+    )
+
+
+def _without_flaws(listed: ListedSample) -> ListedSample:
+    answers = tuple(replace(answer, flaw=None) for answer in listed.answers)
+    return replace(listed, flaws=(), answers=answers)
 
 
 def _wanted(listed: Sequence[ListedSample], selection: Selection) -> tuple[ListedSample, ...]:

@@ -7,6 +7,7 @@ import os
 import zlib
 from array import array
 from bisect import bisect_left
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatch
@@ -20,7 +21,9 @@ from guardmark.core.errors import DatasetError, StoreError
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
 from guardmark.datasets.formats.fields import DatasetSpec
 from guardmark.datasets.formats.files import file_format, open_text, read_rows
+from guardmark.datasets.formats.turns import BETWEEN_TURNS
 from guardmark.datasets.loading import file_sha256
+from guardmark.store.turns import asked_turns, read_talks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -99,9 +102,14 @@ def _check_texts(
             at = bisect_left(wanted, hashed)
             if at < len(wanted) and wanted[at] == hashed:
                 is_there[at] = True
+    whole = _joined_texts(reader)
     for name, text in reader.connection.execute(query):
         mismatches.compared += 1
-        if not is_there[bisect_left(wanted, _short_hash(text))]:
+        if name in whole:  # the files hold its turns, which are compared each for itself
+            is_known = whole[name] in {None, text}
+        else:
+            is_known = bool(is_there[bisect_left(wanted, _short_hash(text))])
+        if not is_known:
             mismatches.differ(
                 MismatchKind.DATA,
                 "records.sqlite",
@@ -109,6 +117,27 @@ def _check_texts(
                 stated="a text that is in none of the data files",
                 counted="another one",
             )
+
+
+def _joined_texts(reader: RecordReader) -> dict[str, str | None]:
+    """Return by id what turns in one message must say; None where a turn is not among the samples.
+
+    Such a text is made from the data, and stands in no file as it is.
+    """
+    if "both" not in asked_turns(reader):
+        return {}
+    talks, of_talk = read_talks(reader), defaultdict[str, dict[int, str]](dict)
+    lengths = dict[str, int]()
+    for stored in talks.turns:
+        of_talk[stored.conversation][stored.turn] = reader.sample_at(stored.position).prompt.text
+        lengths[stored.conversation] = stored.turns
+    texts = dict[str, str | None]()
+    for name, position in talks.joined.items():
+        turns = of_talk[name]
+        is_whole = len(turns) == lengths.get(name)
+        said = [turns[number] for number in sorted(turns)]
+        texts[reader.sample_at(position).id] = BETWEEN_TURNS.join(said) if is_whole else None
+    return texts
 
 
 def _short_hash(text: str) -> int:

@@ -15,6 +15,8 @@ from guardmark.parsing.labels import read_is_attack
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from guardmark.datasets.formats.turns import AskedTurns
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetSpec:
@@ -36,7 +38,7 @@ class DatasetSpec:
     defaults: Mapping[str, str] = field(default_factory=dict)
     open_categories: bool = False
     unlabelled: Literal["refuse", "keep", "leave_out"] = "refuse"  # rows without a label
-    turns: Literal["last", "each"] = "last"  # of a conversation: what is asked about
+    turns: AskedTurns = "last"  # of a conversation: what is asked about
     images: Path | None = None  # folder of images, where it is not that of the file
     files: Mapping[str, Path] = field(default_factory=dict)
     rows: Callable[[], Iterator[tuple[int, dict[str, object] | Fault]]] | None = None

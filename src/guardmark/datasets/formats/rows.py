@@ -253,7 +253,7 @@ class RowReader:
         spans = _spans(self._value(row, gets, "spans"), prompt, fault)
         secrets = _secrets(self._value(row, gets, "secrets"), fault)
         harm_turn = _harm_turn(self._value(row, gets, "harm_turn"), prompt, fault)
-        if self.spec.turns == "each" and prompt is not None:
+        if self.spec.turns != "last" and prompt is not None:
             _require_user(prompt, fault)
         if faults or prompt is None or label is None:
             return faults

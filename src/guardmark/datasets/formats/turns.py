@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Final, Literal
 
-from guardmark.core.sample import Label, Role, Sample
+from guardmark.core.sample import Label, MarkedSpan, Message, Role, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+AskedTurns = Literal["last", "each", "both"]
+"""What of a conversation is asked about: its text under test, each turn of its user, or each turn
+and all of them joined into one message."""
 CONVERSATION: Final = "conversation"
 TURN: Final = "turn"
 TURNS: Final = "turns"
 """Metadata of a turn: id of its conversation, its number from 1, and how many are asked about."""
+JOINED: Final = "joined"
+"""Variant of turns in one message, and in its metadata how many these are."""
+BETWEEN_TURNS: Final = "\n\n"
+"""What stands between turns in one message."""
+_KEPT: Final = (Role.SYSTEM, Role.DOCUMENT)  # what stays around turns that are joined
 
 
-def by_turn(sample: Sample) -> Iterator[Sample]:
+def by_turn(sample: Sample, *, is_joined: bool = False) -> Iterator[Sample]:
     """Yield each turn of the user as a sample, with what was said before it.
 
     Of an attack the last one asks for the harm. What comes before it is no attack, and not surely
     benign either: it has no label, and stands in no rate of single texts. What comes after it is
     left out, since the harm is done. A benign conversation is benign at each turn.
+
+    Where wanted, the same turns follow in one message.
     """
     messages = sample.prompt.messages
     under_test = sample.prompt.under_test % len(messages)
@@ -47,3 +58,44 @@ def by_turn(sample: Sample) -> Iterator[Sample]:
         if sample.is_attack and not is_last:
             turn = replace(turn, label=Label.UNLABELLED, severity=None, expected="")
         yield turn
+    if is_joined and len(places) > 1:
+        yield _joined(sample, places)
+
+
+def _joined(sample: Sample, places: Sequence[int]) -> Sample:
+    """Put all turns into one message, without the replies between them.
+
+    It has no label: the conversation stands in the rates of single texts already, and what is added
+    for a comparison must not move them.
+    """
+    messages = sample.prompt.messages
+    said = [messages[place] for place in places]
+    whole = Message(
+        role=Role.USER,
+        content=BETWEEN_TURNS.join(each.content for each in said),
+        images=tuple(chain.from_iterable(each.images for each in said)),
+    )
+    around = tuple(each for each in messages[: places[-1]] if each.role in _KEPT)
+    prompt = replace(sample.prompt, messages=(*around, whole), under_test=len(around))
+    under_test = sample.prompt.under_test % len(messages)
+    spans: tuple[MarkedSpan, ...] = ()
+    must_keep: tuple[str, ...] = ()
+    if under_test in places:
+        before = said[: places.index(under_test)]
+        shift = sum(len(each.content) + len(BETWEEN_TURNS) for each in before)
+        spans = tuple(MarkedSpan(s.start + shift, s.end + shift, s.kind) for s in sample.spans)
+        must_keep = sample.must_keep
+    return replace(
+        sample,
+        id=f"{sample.id}@{JOINED}",
+        prompt=prompt,
+        group=sample.lineage,
+        variant=JOINED if sample.variant == "original" else f"{sample.variant}, {JOINED}",
+        metadata={**sample.metadata, CONVERSATION: sample.id, JOINED: len(places)},
+        label=Label.UNLABELLED,
+        severity=None,
+        expected="",
+        harm_turn=None,
+        spans=spans,
+        must_keep=must_keep,
+    )

@@ -8,8 +8,11 @@ from guardmark.reports.document.blocks import Section, Unit, section
 from guardmark.reports.document.cells import figure, name, table_of, with_counts
 
 if TYPE_CHECKING:
-    from guardmark.analysis.defense.turns import TurnFigures
+    from collections.abc import Sequence
+
+    from guardmark.analysis.defense.turns import SplitPairs, TurnFigures
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.reports.document.blocks import Table
 
 
 class _Met(NamedTuple):
@@ -40,7 +43,8 @@ def write_turns(analysis: RunAnalysis) -> Section | None:
         note=(
             "A conversation ends with its first block. In time: at the turn that asks for the "
             "harm, or before it; earlier: before it. Undecided: no turn was blocked, and one of "
-            "them failed. Unfinished: not every turn was asked about. Limits count groups."
+            "them failed or went on as another text. Unfinished: not every turn was asked about. "
+            "Limits count groups."
         ),
     )
     return section(
@@ -51,4 +55,53 @@ def write_turns(analysis: RunAnalysis) -> Section | None:
         "Rates of single texts count an attack by the turn that asks for the harm, and each turn "
         "of a benign conversation.",
         table,
+        _write_joined(rows),
+    )
+
+
+class _Split(NamedTuple):
+    """A defense, a kind of conversations, and what became of them both ways."""
+
+    defense: str
+    kind: str
+    pairs: SplitPairs
+
+
+def _write_joined(rows: Sequence[_Met]) -> Table | None:
+    """Write the table of conversations against the same words in one message."""
+    joined = [(row.defense, row.turns.joined) for row in rows if row.turns.joined is not None]
+    if not joined:
+        return None
+    pairs = [
+        _Split(defense, kind, found)
+        for defense, both in joined
+        for kind, found in (("attacks", both.attacks), ("benign", both.benign))
+    ]
+    single = max(both.single_turn for _, both in joined)
+    unfinished = max(both.unfinished for _, both in joined)
+    left_out = (
+        f" In no pair: {single:,} of one turn, {unfinished:,} of which something was not asked."
+        if single or unfinished
+        else ""
+    )
+    return table_of(
+        pairs,
+        {
+            "Defense": lambda row: name(row.defense),
+            "Conversations": lambda row: row.kind,
+            "Blocked over turns|of pairs": lambda row: with_counts(row.pairs.conversation),
+            "Blocked in one message|of them": lambda row: with_counts(row.pairs.one_message),
+            "Difference": lambda row: figure(row.pairs.difference),
+            "Pairs": lambda row: row.pairs.difference.pairs,
+            "Undecided": lambda row: row.pairs.undecided,
+        },
+        table_id="split",
+        title="Split over turns, and in one message",
+        note=(
+            "Each conversation beside the same words of the user in one message. A difference "
+            "below zero: what is split over turns is blocked less often. It is paired, and its "
+            "limits count groups. Undecided: one of the two failed or went on as another text."
+            f"{left_out}"
+        ),
+        texts=("Conversations",),
     )
