@@ -29,7 +29,7 @@ from guardmark.canon.steps import CANON_VERSION
 from guardmark.config.deadline import Patience
 from guardmark.core.errors import IncomparableRuns
 from guardmark.defenses.guard import as_guard, source_of
-from guardmark.engine.plan import Spending
+from guardmark.engine.plan import Spending, refuse_sessions
 from guardmark.engine.run_monitor import Progress
 from guardmark.engine.supervision import StopSignal
 from guardmark.store.layers import (
@@ -171,6 +171,8 @@ async def run_adaptive(
     progress: Progress | None = None,
 ) -> AdaptiveSummary:
     """Attack each defense, controls included; answers alone decide the order of questions."""
+    guards = [as_guard(defense) for defense in plan.defenses]
+    refuse_sessions(guards, "in an adaptive attack")
     writer.add_layer(ADAPTIVE, plan.settings)
     if plan.left_out:
         left_out = {"kind": "adaptive-left-out", "defenses": dict(plan.left_out)}
@@ -188,7 +190,7 @@ async def run_adaptive(
         progress=progress or Progress(),
         spending=plan.spending,
     )
-    attacks = [_attack(plan, as_guard(defense), context) for defense in plan.defenses]
+    attacks = [_attack(plan, guard, context) for guard in guards]
     target = None if plan.target is None else TargetAsker(plan.target, context)
     is_interrupted = False
     try:

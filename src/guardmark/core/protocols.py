@@ -50,6 +50,8 @@ class Capabilities:
         threshold: The score from which on it blocks, or None.
         writes_tested: Whether a text that it lets go on stands for the message under test; None
             where its view says: that of one message.
+        keeps_session: Whether it keeps the state of a conversation, by the session of its prompts:
+            the turns are then asked about in order, one after the other.
         files: What it was made from, for its fingerprint.
     """
 
@@ -63,6 +65,7 @@ class Capabilities:
     needs_samples: bool = False
     threshold: float | None = None
     writes_tested: bool | None = None
+    keeps_session: bool = False
     files: tuple[Path, ...] = ()
 
     @property
