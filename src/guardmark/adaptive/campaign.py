@@ -25,6 +25,7 @@ from guardmark.adaptive.target import TargetAsker, by_attack, measure_effects
 from guardmark.attacks.application import derive_seed
 from guardmark.attacks.battery import BATTERY_VERSION, Lock, lock_digest
 from guardmark.attacks.contract import GradientDefense
+from guardmark.attacks.talks import is_talk
 from guardmark.canon.steps import CANON_VERSION
 from guardmark.config.deadline import Patience
 from guardmark.core.errors import IncomparableRuns
@@ -213,6 +214,7 @@ def _attack(plan: AdaptivePlan, guard: Guard, context: AskContext) -> _Attack:
             shares_memory=plan.shares_memory,
             battery=plan.battery,
             own=plan.own,
+            has_turns=guard.capabilities.reads_talks,
         ),
         defense=DefenseAsker(guard, context),
         models=None if plan.attacker is None else ModelAsker(guard.name, plan.attacker, live),
@@ -283,6 +285,7 @@ async def _open_and_search(attack: _Attack, *, layer: str, **more: object) -> li
         "is_gated": diagnosis.is_gated,
         "signs": diagnosis.signs,
         "has_scores": bool(state.scores),
+        "left_out_over_turns": state.left_out_over_turns,
         **more,
     }
     defense.context.writer.add_layer(layer, findings)
@@ -295,7 +298,9 @@ async def _open_and_search(attack: _Attack, *, layer: str, **more: object) -> li
 async def _repair(attack: _Attack) -> None:
     """Choose a repair, and attack the repaired defense as the defense itself was attacked."""
     state, asker = attack.state, attack.defense
-    bypasses = attack.wins if state.is_random else list(asker.bypasses.values())
+    bypasses = list(asker.bypasses.values())
+    if state.is_random:
+        bypasses = [win for win in attack.wins if not is_talk(win.chain)]
     repair = await asker.drive(controls.run_repair(state, bypasses, asker.blocked))
     asker.bypasses, asker.blocked = {}, {}
     if repair.steps:
