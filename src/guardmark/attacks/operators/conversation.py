@@ -39,7 +39,13 @@ def _messages(said: Sequence[str], replies: Sequence[str]) -> str:
 
 def _said(variant: str) -> list[str]:
     """Read what the user says."""
-    return [words for role, words in json.loads(variant) if role == _USER]
+    messages = json.loads(variant)
+    if not isinstance(messages, list) or not all(isinstance(each, list) for each in messages):
+        raise ValueError("no list of messages")
+    said = [words for role, words in messages if role == _USER]
+    if not said or not all(isinstance(words, str) for words in said):
+        raise ValueError("nothing that a user says")
+    return said
 
 
 def _small_talk(use: Use, count: int) -> tuple[list[str], list[str]]:
