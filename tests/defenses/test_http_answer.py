@@ -174,6 +174,21 @@ def test_what_a_service_left_out_is_no_allow(rule: WordRule, document: Any, said
             assert decision.outcome is (Outcome.BLOCK if is_flagged else Outcome.ALLOW)
 
 
+@pytest.mark.parametrize("is_flagged", [False, True])
+@pytest.mark.parametrize("words", ["internal error", "refused"])
+def test_a_block_because_something_failed_is_no_decision(words: str, *, is_flagged: bool) -> None:
+    """By the words that say so, beside a block; the same words in a text that passes are none."""
+    failed = WordRule(path=_path("$.content"), codes=frozenset({"internal error"}))
+    rules = AnswerRules(blocked=_path("$.flagged"), failed=failed)
+    decision = read_answer(rules, _exchange(json.dumps({"flagged": is_flagged, "content": words})))
+    if is_flagged and words == "internal error":
+        assert (decision.outcome, decision.error_kind) == (Outcome.ERROR, ErrorKind.CRASH)
+        assert decision.evidence is not None
+        assert "'internal error'" in decision.evidence.message
+    else:
+        assert decision.outcome is (Outcome.BLOCK if is_flagged else Outcome.ALLOW)
+
+
 @pytest.mark.parametrize(
     ("rules", "document", "said"),
     [

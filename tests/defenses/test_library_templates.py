@@ -148,8 +148,13 @@ STAND_INS: dict[str, dict[str, str]] = {
             class LLMRails:
                 def __init__(self, config): assert "regex check input" in config
                 async def check_async(self, messages):
-                    status = "blocked" if bad(messages[0]["content"]) else "passed"
-                    return SimpleNamespace(status=SimpleNamespace(value=status), rail=None)
+                    text = messages[0]["content"]
+                    try:
+                        status = "blocked" if bad(text) else "passed"
+                    except RuntimeError:  # as it says it where an action of a rail raises
+                        status, text = "blocked", "I'm sorry, an internal error has occurred."
+                    status = SimpleNamespace(value=status)
+                    return SimpleNamespace(status=status, content=text, rail=None)
             """
     },
     "openai-guardrails": {
@@ -182,6 +187,12 @@ STAND_INS: dict[str, dict[str, str]] = {
                     return [SimpleNamespace(entity_type=entities[0], score=0.9)] if bad(text) else []
             """,
         "presidio_analyzer/nlp_engine.py": "class SpacyNlpEngine: pass",
+        "presidio_anonymizer.py": """
+            from types import SimpleNamespace
+            class AnonymizerEngine:
+                def anonymize(self, text, spans):
+                    return SimpleNamespace(text="<HIDDEN>" if spans else text)
+            """,
     },
     "yara": {
         "yara.py": """
@@ -249,6 +260,23 @@ async def test_a_worker_says_what_its_library_says(name: str, tmp_path: Path) ->
         await defense.close()
     assert [each.outcome for each in decisions] == [Outcome.BLOCK, Outcome.ALLOW], decisions
     assert broken.error_kind == ErrorKind.CRASH
+
+
+async def test_presidio_masks_what_it_finds(tmp_path: Path) -> None:
+    """The second guard of its template lets a text without it go on."""
+    shutil.copy(TEMPLATES / "presidio/presidio_worker.py.template", tmp_path / "presidio_worker.py")
+    (tmp_path / "core.py").write_text(CORE, encoding="utf-8")
+    for path, text in STAND_INS["presidio"].items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(dedent(text), encoding="utf-8")
+    document = yaml.safe_load((TEMPLATES / "presidio.yaml").read_text("utf-8"))
+    defense = built(document["defenses"]["presidio-mask"], tmp_path)
+    try:
+        decisions = [await defense.decide(Prompt.of_text(text)) for text in (BLOCKED, ALLOWED)]
+    finally:
+        await defense.close()
+    assert [each.outcome for each in decisions] == [Outcome.ALLOW] * 2
+    assert [each.text for each in decisions] == ["<HIDDEN>", None]
 
 
 def built(fields: dict[str, Any], folder: Path) -> Any:

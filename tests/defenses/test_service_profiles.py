@@ -39,6 +39,7 @@ ASKED = Prompt(
     messages=(
         Message(role=Role.USER, content=HOSTILE),
         Message(role=Role.DOCUMENT, content=HOSTILE),
+        Message(role=Role.ASSISTANT, content=HOSTILE),
     ),
     under_test=0,
 )
@@ -123,7 +124,9 @@ def test_every_service_has_a_profile() -> None:
         "mistral-moderation",
         "nemo-guardrails",
         "nemo-guardrails-microservice",
+        "nemo-guardrails-output",
         "openai-moderation",
+        "presidio-analyzer",
     )
 
 
@@ -196,6 +199,8 @@ async def test_a_failed_call_is_never_a_decision(
 @pytest.mark.parametrize("body", [b'{"flagged": tr', b"{}", b"[]", b"null", b'"ok"', b"[[null]]"])
 async def test_garbage_is_malformed(ask: Ask, name: str, body: bytes) -> None:
     """No answer without the decision of the service is an allow."""
+    if any(json.dumps(each.body).encode() == body for each in service_profile(name).examples):
+        return  # a list without findings is how some say that they found nothing
     garbage = web.Response(body=body, content_type="application/json")
     assert (await ask(name, garbage)).outcome is Outcome.MALFORMED
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
 from guardmark.config.settings import BuildContext
-from guardmark.core.case import CaseEnd, CaseResult, StepKind
+from guardmark.core.case import AgentCall, CaseEnd, CaseResult, Conversation, StepKind, ToolCalls
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind
 from guardmark.core.place import Place
+from guardmark.core.sample import Message, Role, ToolDefinition
 from guardmark.engine.agent_case import CaseRules, run_case
 from guardmark.models.tool_agent import ChatAgentSettings
 from guardmark.net.client import Services
@@ -221,6 +223,80 @@ async def test_a_plain_function_works_as_well() -> None:
 
     result = await _run(PythonAgents("mine", run, timeout_s=5))
     assert result.task_done
+
+
+PAY = ToolDefinition(
+    name="pay",
+    description="Pay somebody.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "people": {"type": "array", "items": {"type": "string"}},
+            "speed": {"enum": ["slow", "fast"]},
+            "amount": {"type": "integer", "default": 100},
+            "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            "more": {"type": ["object", "null"]},
+            "nothing": {"type": "null"},
+            "other": {"$ref": "#/$defs/Other"},
+        },
+        "required": ["people", "speed"],
+    },
+)
+
+
+async def test_arguments_have_the_types_that_their_tool_states() -> None:
+    """Agent libraries tell a model what they read in the signature: that people are a list."""
+    functions = await _functions(PAY)
+    signature = inspect.signature(functions["pay"])
+    assert {name: each.annotation for name, each in signature.parameters.items()} == {
+        "people": list[str],
+        "speed": Literal["slow", "fast"],
+        "amount": int | None,
+        "note": str | None,
+        "more": dict[str, Any] | None,
+        "nothing": type(None),
+        "other": Any | None,
+    }
+    empty = inspect.Parameter.empty
+    defaults = [each.default for each in signature.parameters.values()]
+    assert defaults == [empty, empty, *[None] * 5]
+
+
+async def test_an_argument_that_was_not_stated_is_not_handed_on() -> None:
+    """Libraries fill in the default: as `None` it would undo the default of the tool itself."""
+    made: list[AgentCall] = []
+    functions = await _functions(PAY, made)
+    await functions["pay"](people=["ada"], speed="slow", amount=None, note=None)
+    assert [dict(call.arguments) for call in made] == [{"people": ["ada"], "speed": "slow"}]
+
+
+async def _functions(tool: ToolDefinition, made: list[AgentCall] | None = None) -> dict[str, Any]:
+    """Return the functions that an agent gets for a tool, and note what it calls."""
+    handed: dict[str, Any] = {}
+
+    async def run(_task: str, tools: dict[str, Any]) -> str:
+        handed.update(tools)
+        await asyncio.sleep(60)
+        return ""
+
+    agents = PythonAgents("mine", run, timeout_s=0.01)
+    agent = agents.make(await SUITE.open(GARDEN), 0)
+    said = [Message(role=Role.USER, content="Pay Ada.")]
+    conversation = Conversation(tools=(tool,), messages=said)
+    await agent.next(conversation)
+    if made is None:
+        await agent.close()
+        return handed
+
+    async def call(**arguments: Any) -> None:
+        calling = asyncio.ensure_future(handed[tool.name](**arguments))
+        move = await agent.next(conversation)
+        calling.cancel()
+        assert isinstance(move, ToolCalls)
+        made.extend(move.calls)
+        await agent.close()
+
+    return {tool.name: call}
 
 
 async def test_calls_made_at_once_are_one_move() -> None:

@@ -37,7 +37,7 @@ from guardmark.defenses.profile import list_profiles
 from guardmark.engine.execution.cluster import doubts
 from guardmark.engine.execution.process import run_on_loop
 from guardmark.engine.plan import NO_GUARD
-from guardmark.engine.probing import examine_built, probe_judge, time_parts
+from guardmark.engine.probing import decide_each, examine_built, probe_judge, time_parts
 from guardmark.judges.llm import ASK_AGAIN
 from guardmark.reports.chapters.data_sets import training_warnings
 from guardmark.stats.rates.proportion import trials_for_half_width, wilson_half_width
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from guardmark.config.source import Keys
     from guardmark.core.chunks import ChunkRule
     from guardmark.core.manifest import DataManifest
-    from guardmark.core.protocols import Guard
     from guardmark.core.sample import Prompt, Sample
     from guardmark.datasets.loading import LoadedData
     from guardmark.engine.plan import BuiltPart, Parts
@@ -607,10 +606,7 @@ def _alternating(data: LoadedData, count: int) -> list[Sample]:
 
 
 async def _probe(built: BuiltPart, samples: Sequence[Sample]) -> Probe:
-    guard: Guard = built.part
-    decisions = []
-    for sample in samples:
-        decisions += await guard.decide_all([sample.prompt])
+    decisions = await decide_each(built, [sample.prompt for sample in samples])
     times = [d.latency_ns / _NS_PER_MS for d in decisions if d.latency_ns is not None]
     messages = {d.evidence.message for d in decisions if d.evidence and d.evidence.message}
     return Probe(

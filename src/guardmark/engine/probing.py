@@ -33,8 +33,8 @@ from guardmark.engine.asking import Asker, Question
 from guardmark.engine.calls import (
     as_coroutine,
     as_decision,
+    as_response,
     as_verdict,
-    attempt,
 )
 from guardmark.engine.execution.warm_up import inline_ask
 from guardmark.engine.plan import Spending
@@ -108,8 +108,8 @@ async def probe_judge(built: BuiltPart) -> tuple[str, ...]:
 
 
 async def _verdict(built: BuiltPart, question: Prompt, answer: str) -> Verdict:
-    call = attempt(built.part.judge, question, answer)
-    return as_verdict(await answer_within(PATIENCE_S, call, f"The judge {built.manifest.name}"))
+    name, about = f"The judge {built.manifest.name}", (question, answer)
+    return as_verdict(await _answer(built, built.part.judge, about, name=name))
 
 
 def _known_safe(judge: str, verdict: Verdict) -> tuple[str, ...]:
@@ -133,13 +133,19 @@ def _unreadable_on_the_first(judge: str, first: Verdict, forged: Verdict) -> tup
 
 async def probe_helper(built: BuiltPart, name: str) -> int | None:
     """Ask a model that helps an attacker for a word, in the form it will always be asked in."""
+    call: Callable[[Prompt], Awaitable[Response]]
     if isinstance(built.part, PairJudge):
-        call = built.part.compare(ANSWER, ANSWER)
+        compare = built.part.compare
+
+        async def call(_: Prompt) -> Response:
+            return await compare(ANSWER, ANSWER)
+
     elif isinstance(built.part, GuidedModel):
-        call = built.part.answer_in(_READY, form=_READY_FORM, seed=0)
+        call = partial(built.part.answer_in, form=_READY_FORM, seed=0)
     else:
-        call = built.part.answer(_READY)
-    return (await _answered(call, name)).latency_ns
+        call = built.part.answer
+    response = as_response(await _answer(built, call, (_READY,), name=name))
+    return _usable(response, name).latency_ns
 
 
 async def _collect(
@@ -177,12 +183,11 @@ def fold_remarks(remarks: Iterable[tuple[str, str]]) -> list[str]:
 async def _probe_model(built: BuiltPart) -> tuple[str, ...]:
     """Ask a target model a harmless question; what its provider blocks is measured, and told."""
     name = "The target model"
-    response = await answer_within(PATIENCE_S, built.part.answer(QUESTION), name)
+    response = as_response(await _answer(built, built.part.answer, (QUESTION,), name=name))
     if response.blocked_at is not None:
         said = f"{built.manifest.name}: its provider blocks a harmless question about vegetables"
         return (said,)
-    if response.text is None or response.error_kind is not None:
-        raise unusable(name, {response.error_kind}, response.evidence)
+    _usable(response, name)
     return ()
 
 
@@ -213,6 +218,12 @@ async def probe_built(
         sent = json.dumps(manifest.settings.get("body"), ensure_ascii=False)
         return (*report.warnings, f"{EQUAL_ANSWERS} (it was sent {sent[:_MOST_SAID]}); {NEXT_BODY}")
     return report.warnings
+
+
+async def decide_each(built: BuiltPart, prompts: Iterable[Prompt]) -> list[Decision]:
+    """Ask a defense about some prompts, one after the other."""
+    async with _asked(built.part, StopSignal()) as ask:
+        return [await ask(prompt) for prompt in prompts]
 
 
 async def time_parts(parts: Iterable[BuiltPart], prompts: Sequence[Prompt]) -> float:
@@ -253,13 +264,11 @@ async def _asked(
     guard: Guard, stop: StopSignal, spending: Spending = UNLIMITED
 ) -> AsyncIterator[Callable[..., Awaitable[Decision]]]:
     """Start a defense and ask it; a run then begins with a process that was asked nothing."""
-    call, asker = as_coroutine(guard), Asker(spending)
+    call, asker = as_coroutine(guard), _asker_of(guard.name, spending)
     if guard.capabilities.is_inline:
         call = inline_ask(guard, stop)
 
     async def ask(prompt: Prompt) -> Decision:
-        if guard.name not in spending.prices:
-            return as_decision(await attempt(call, prompt))
         return as_decision((await asker.put(call, Question(guard.name, (prompt,)))).answer)
 
     source = source_of(guard)
@@ -270,8 +279,26 @@ async def _asked(
         await source.close()
 
 
-async def _answered(call: Awaitable[Response], name: str) -> Response:
-    response = await answer_within(PATIENCE_S, call, name)
+def _asker_of(part: str, spending: Spending) -> Asker:
+    """Return what asks a part; calls that cost nothing are not counted before a run."""
+    may_cost = part in spending.prices or part in spending.at_service
+    return Asker(spending if may_cost else UNLIMITED)
+
+
+async def _answer(
+    built: BuiltPart,
+    call: Callable[..., Awaitable[Any]],
+    about: tuple[Prompt, *tuple[str, ...]],
+    *,
+    name: str,
+) -> Any:
+    """Ask a model or judge once, whose requests the client of services counts, and wait a while."""
+    question = Question(built.manifest.name, about)
+    asked = await answer_within(PATIENCE_S, Asker(UNLIMITED).put(call, question), name)
+    return asked.answer
+
+
+def _usable(response: Response, name: str) -> Response:
     if response.text is None or response.error_kind is not None:
         raise unusable(name, {response.error_kind}, response.evidence)
     return response

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal, Optional, Union
 
 from pydantic import Field
 
@@ -67,30 +67,39 @@ class PythonAgents:
 
 def _async_tool(tool: ToolDefinition, bridge: CallBridge) -> Any:
     async def call(**arguments: Any) -> str:
-        return await bridge.call(tool.name, arguments)
+        return await bridge.call(tool.name, _given(tool, arguments))
 
     return _described(call, tool)
 
 
 def _plain_tool(tool: ToolDefinition, bridge: CallBridge, loop: asyncio.AbstractEventLoop) -> Any:
     def call(**arguments: Any) -> str:
-        future = asyncio.run_coroutine_threadsafe(bridge.call(tool.name, arguments), loop)
-        return future.result()
+        waiting = bridge.call(tool.name, _given(tool, arguments))
+        return asyncio.run_coroutine_threadsafe(waiting, loop).result()
 
     return _described(call, tool)
+
+
+def _given(tool: ToolDefinition, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what was not stated: agent libraries hand the default of an argument over."""
+    required: Any = tool.parameters.get("required", ())
+    return {
+        name: value for name, value in arguments.items() if value is not None or name in required
+    }
 
 
 def _described(function: Any, tool: ToolDefinition) -> Any:
     """Give a function the name, words and arguments of its tool, as agent libraries read them."""
     function.__name__ = function.__qualname__ = tool.name
     function.__doc__ = tool.description
-    kinds = {"string": str, "integer": int, "number": float, "boolean": bool}
     properties: Any = tool.parameters.get("properties", {})
     required: Any = tool.parameters.get("required", ())
     parameters = []
     for name, stated in properties.items():
-        kind: Any = kinds.get(str(stated.get("type")), Any)
-        default = inspect.Parameter.empty if name in required else None
+        kind = _kind_of(stated)
+        default: Any = inspect.Parameter.empty
+        if name not in required:
+            kind, default = Optional[kind], None  # noqa: UP045 - of a value
         parameters.append(
             inspect.Parameter(
                 name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
@@ -99,3 +108,30 @@ def _described(function: Any, tool: ToolDefinition) -> Any:
     function.__signature__ = inspect.Signature(parameters, return_annotation=str)
     function.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": str}
     return function
+
+
+_KINDS: Final = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "object": dict[str, Any],
+    "null": None,
+}
+
+
+def _kind_of(stated: Any) -> Any:
+    """Return the type that an argument has by its JSON Schema; Any where it says none."""
+    if not isinstance(stated, dict):
+        return Any
+    if stated.get("enum"):
+        return Literal[tuple(stated["enum"])]
+    kind = stated.get("type")
+    alternatives = stated.get("anyOf") or stated.get("oneOf")
+    if isinstance(kind, list):
+        alternatives = [{**stated, "type": each} for each in kind]
+    if alternatives:
+        return Union[tuple(_kind_of(each) for each in alternatives)]  # noqa: UP007 - of a list
+    if kind == "array":
+        return list[_kind_of(stated.get("items"))]  # type: ignore[misc]
+    return _KINDS.get(kind, Any) if isinstance(kind, str) else Any

@@ -91,6 +91,7 @@ class AnswerRules:
     statuses: Mapping[int, Outcome] = field(default_factory=dict)
     rejection: WordRule | None = None
     incomplete: WordRule | None = None
+    failed: WordRule | None = None  # of a block that is none: something of the service failed
     keep_raw: bool = False
     stream: StreamRules | None = None  # of an answer that streams: alone decides
 
@@ -162,10 +163,8 @@ def _read(rules: AnswerRules, document: object, exchange: Exchange, *, truncated
     else:
         where = rules.score.text if rules.score else "the body"
         raise _NotUnderstood(f"there is no score at {where}")
-    if outcome is Outcome.ALLOW and (
-        left_out := rules.incomplete and rules.incomplete.word(document)
-    ):
-        return _not_examined(exchange, left_out, truncated=truncated)
+    if (why := _why_undecided(rules, document, outcome)) is not None:
+        return _error(exchange, *why, truncated=truncated)
     reasons = rules.reason.find(document) if rules.reason else []
     evidence = None
     remark = ""
@@ -237,11 +236,27 @@ def _of_confidence(
     return score, ""
 
 
-def _not_examined(exchange: Exchange, word: str, *, truncated: bool) -> Decision:
-    message = f"the service says {word}: what it lets pass was not examined in full"
+def _why_undecided(
+    rules: AnswerRules, document: object, outcome: Outcome
+) -> tuple[ErrorKind, str] | None:
+    """Say why an allow, or a block, is no decision of the service."""
+    if outcome is Outcome.ALLOW and rules.incomplete is not None:
+        word = rules.incomplete.word(document)
+        if word:
+            message = f"the service says {word}: what it lets pass was not examined in full"
+            return ErrorKind.SKIPPED, message
+    if outcome is Outcome.BLOCK and rules.failed is not None:
+        word = rules.failed.word(document)
+        if word:
+            message = f"the service says {word!r}: it blocks because something of it failed"
+            return ErrorKind.CRASH, message
+    return None
+
+
+def _error(exchange: Exchange, kind: ErrorKind, message: str, *, truncated: bool) -> Decision:
     return Decision(
         outcome=Outcome.ERROR,
-        error_kind=ErrorKind.SKIPPED,
+        error_kind=kind,
         latency_ns=exchange.service_ns,
         evidence=_evidence(exchange, truncated=truncated, message=message, raw=True),
     )

@@ -182,6 +182,13 @@ class Incomplete(Settings):
     fewer_than: int = Field(0, ge=0)
 
 
+class Failed(Settings):
+    """How a service says that it blocked because something of it failed: that is no decision."""
+
+    path: str
+    codes: list[str] = Field(min_length=1)
+
+
 class Stream(Settings):
     """How a service streams its answer: where its chunks stand, and what ends it."""
 
@@ -197,7 +204,7 @@ _PARENT: Final = re.compile(r"(\$(?:\.\w+)*)\.\w+")
 class HttpSettings(GrownSettings):
     """Asks a service over HTTP."""
 
-    later: ClassVar[tuple[str, ...]] = ("thresholds", "confidence", "stream")
+    later: ClassVar[tuple[str, ...]] = ("thresholds", "confidence", "stream", "failed")
     model_config = ConfigDict(
         json_schema_extra={
             "required": [],
@@ -232,6 +239,7 @@ class HttpSettings(GrownSettings):
     status: dict[int, Meaning] = Field(default_factory=dict)
     rejection: Rejection | None = None
     incomplete: Incomplete | None = None
+    failed: Failed | None = None
     max_chars: int | None = Field(None, ge=1)
     too_long: Literal["skip", "cut"] = "skip"
     keep_raw: bool = False
@@ -301,7 +309,7 @@ class HttpSettings(GrownSettings):
             )
         for other in (
             *("action", "actions", "rewritten", "score", "threshold", "thresholds"),
-            *("confidence", "categories", "reason", "incomplete"),
+            *("confidence", "categories", "reason", "incomplete", "failed"),
         ):
             if getattr(self, other):
                 raise ValueError(f"has both stream and {other}: a stream is read for blocked alone")
@@ -433,6 +441,7 @@ class HttpSettings(GrownSettings):
             statuses={status: Outcome(meaning) for status, meaning in self.status.items()},
             rejection=self._word_rule(where, "rejection"),
             incomplete=self._word_rule(where, "incomplete"),
+            failed=self._word_rule(where, "failed"),
             keep_raw=self.keep_raw,
             stream=self._stream_rules(where),
         )
@@ -488,7 +497,7 @@ class HttpSettings(GrownSettings):
         return None if text is None else compile_path(text, where=f"{where}.{setting}")
 
     def _word_rule(self, where: str, setting: str) -> WordRule | None:
-        given: Rejection | Incomplete | None = getattr(self, setting)
+        given: Rejection | Incomplete | Failed | None = getattr(self, setting)
         if given is None:
             return None
         path = compile_path(given.path, where=f"{where}.{setting}.path")

@@ -129,7 +129,7 @@ def _merged(categories: Sequence[CategoryFinding]) -> tuple[CategoryFinding, ...
 _LONGEST_NAME = 200  # characters of a category
 _MOST_FINDINGS = 2_000
 """Categories that are read of one answer; fewer are kept."""
-_NAMES = ("category", "name", "type", "detector_type")
+_NAMES = ("category", "name", "type", "detector_type", "entity_type")
 _FLAGS = ("flagged", "detected")
 _SCORES = ("score", "severityScore", "severity", "confidence")
 
