@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.analysis.adaptive.rows import FULL, read_adaptive
 from guardmark.analysis.defense.bypasses import Flaw, ListedSample, SampleAnswer
 from guardmark.app.results.variant_texts import VariantTexts
+from guardmark.attacks.talks import prompt_of
 from guardmark.core.errors import ConfigError
 from guardmark.core.sample import Sample, Severity
 from guardmark.datasets.formats.writing import sample_row
@@ -151,7 +152,7 @@ def as_sample(bypass: Transcript) -> Sample | None:
     return replace(
         sample,
         id=f"{sample.id}~{bypass.defense}",
-        prompt=sample.prompt.with_text(won.text),
+        prompt=prompt_of(sample.prompt, won.text, won.chain),
         variant=won.chain,
         group=sample.lineage,
         source=f"adaptive attack on {bypass.defense}",

@@ -155,6 +155,7 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> tuple[Block, ...]:
         success.effort_sentence(card),
         operators.repair_sentence(card),
         operators.wrapper_sentence(card),
+        operators.turns_sentence(card),
         _gradient_sentence(card.name, card.gradient) if card.gradient is not None else "",
         success.audit_sentence(card),
         missing if card.missing else "",
