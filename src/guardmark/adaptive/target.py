@@ -23,6 +23,7 @@ from guardmark.adaptive.controls import battery_and
 from guardmark.adaptive.state import TARGET_ROUND, Account, Query, is_material, text_digest
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.contract import Tier
+from guardmark.attacks.talks import prompt_of
 from guardmark.core.outcome import (
     NATIVE_REFUSAL,
     AnswerMode,
@@ -227,7 +228,8 @@ async def probe(
     readings: dict[int | None, dict[str, object]] = {}
 
     async def respond(query: Query, row: CallKey) -> Response:
-        response = await asker.respond(Prompt.of_text(query.text), row)
+        prompt = prompt_of(Prompt.of_text(query.text), query.text, query.chain)
+        response = await asker.respond(prompt, row)
         readings[query.number] = await _reading(query.text, response, expected[query.number])
         return response
 

@@ -242,8 +242,20 @@ def check(plan: Plan) -> None:
         _check_pipeline(plan, plan.pipeline, names)
 
 
+def refuse_sessions(guards: Sequence[Guard], where: str) -> None:
+    """Refuse guards that keep a session where turns are not asked about in order."""
+    for guard in guards:
+        if guard.capabilities.keeps_session:
+            raise ConfigError(
+                f"{guard.name} inserts session, but {where} turns of a conversation are not asked "
+                "about in order.\nNext: measure it alone (defenses, turns: each), or leave session "
+                "out of its body."
+            )
+
+
 def _check_pipeline(plan: Plan, pipeline: Pipeline, names: Sequence[str]) -> None:
     """Refuse a pipeline that cannot be carried out."""
+    refuse_sessions(plan.guards, "in a pipeline")
     if plan.timing.mode is LatencyMode.OPEN:
         raise ConfigError(
             "Latency mode open measures defenses alone; a pipeline has no single send time.\n"

@@ -99,6 +99,8 @@ class RunOptions:
     repeat_guards: bool = False
     needs_judge: bool = True
     """False where canaries tell what a target model does, as in an adaptive measurement."""
+    needs_benign: bool = True
+    """False where the benign side was measured before, as tasks of agents are."""
 
     @property
     def start(self) -> Start:
@@ -275,7 +277,8 @@ class _Invocation:
         # The manifest with the samples: without it they could not be told from other data.
         writer.load_samples(samples, manifest=lambda: self._manifest(data))
         builtin = {(each.builtin or "").partition("@")[0] for each in self.loaded.config.data}
-        for line in describe_data(data.manifests, builtin, data.unused):
+        needs_benign = self.options.needs_benign
+        for line in describe_data(data.manifests, builtin, data.unused, needs_benign=needs_benign):
             self.session.announce(line)
         # Before the first look at a service, which the calls then follow at once.
         write_description(folder, self.loaded.config, merge_files(data.manifests))
