@@ -42,6 +42,8 @@ class Entry:
         page: The page to show, below that folder.
         config: The configuration, below the repository; empty for none.
         codes: Exit codes that are fine: a gate that fails is the point of its entry.
+        served_by: Script that serves what is measured while a command behind it runs; empty for
+            none.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Entry:
     page: str = "run/report.html"
     config: str = ""
     codes: tuple[int, ...] = (0,)
+    served_by: str = ""
 
 
 ENTRIES = (
@@ -80,6 +83,21 @@ ENTRIES = (
         about="What comes out of the whole pipeline, with and without a guard.",
         commands=("run examples/tutor.yaml -o RUN/run",),
         config="examples/tutor.yaml",
+    ),
+    Entry(
+        name="gateway",
+        title="A guard before a model and one behind it",
+        about="What each stops, what both together leave, and where attacks end.",
+        commands=("run examples/gateway/bench.yaml -o RUN/run",),
+        config="examples/gateway/bench.yaml",
+        served_by="examples/gateway/serve.py",
+    ),
+    Entry(
+        name="agents",
+        title="Guards of an agent's tools",
+        about="What attackers get done, what the user gets done, and three cases told as stories.",
+        commands=("run examples/agents/bench.yaml -o RUN/run",),
+        config="examples/agents/bench.yaml",
     ),
     Entry(
         name="adaptive",
@@ -146,8 +164,9 @@ def make(entry: Entry, home: Path) -> None:
         run.mkdir()
         for command in entry.commands:
             words, _, output = command.replace("RUN", str(run)).partition(" > ")
+            server = [sys.executable, str(ROOT / entry.served_by)] if entry.served_by else []
             done = subprocess.run(
-                [sys.executable, "-m", "guardmark", *words.split()],
+                [*server, sys.executable, "-m", "guardmark", *words.split()],
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
                 check=False,
@@ -270,7 +289,8 @@ def index(home: Path) -> str:
         links = [f"[the report]({entry.name}/{entry.page})"]
         if entry.config:
             links.append(f"[its configuration]({entry.name}/bench.yaml)")
-        shown = "\n".join(f"guardmark {command}" for command in entry.commands)
+        server = f"python {entry.served_by} " if entry.served_by else ""
+        shown = "\n".join(f"{server}guardmark {command}" for command in entry.commands)
         drawn = home / entry.name / "screen.png"
         if drawn.exists():
             links.append(f"[on a phone]({entry.name}/phone.png)")

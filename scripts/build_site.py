@@ -178,8 +178,11 @@ def navigation(pages: Path) -> str:
         inner += [entry(title(page), f"{folder}/{page.name}") for page in shelf]
         shelf_of = of_project if folder in _OF_PROJECT else items
         shelf_of.append(f"{{{json.dumps(name)} = [{', '.join(inner)}]}}")
-    items.append(entry("Field study", "field-study/README.md"))
-    items.append(entry("Field study of agent guards", "field-study/agents.md"))
+    studies = [
+        entry("Guards of texts", "field-study/README.md"),
+        entry("Guards of agents", "field-study/agents.md"),
+    ]
+    items.append(f"{{{json.dumps('Field studies')} = [{', '.join(studies)}]}}")
     items.append(entry("Glossary", "glossary.md"))
     rest = {"Changelog": "changelog.md", "Contributing": "contributing.md"}
     rest |= {"Security": "security-policy.md", "Data card": "data-card-2.md"}

@@ -77,6 +77,9 @@ case $baseline in
         COMPARE_WITH=$kept/run
         export COMPARE_WITH
       fi
+    else
+      FIRST=true
+      export FIRST
     fi
     ;;
   none) baseline= ;;

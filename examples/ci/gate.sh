@@ -13,10 +13,13 @@ cat "$out/run.txt"
 # 1 and 5 say how the limits of the configuration stand: the run itself is whole.
 case $ran in 0 | 1 | 5) ;; *) exit "$ran" ;; esac
 
+# FIRST=true: nothing is out yet, so no rate can have risen.
+first=
+if [ "${FIRST:-}" = true ] && [ -z "$baseline" ]; then first=--first; fi
 # COMPARE_WITH: a run that is told in the comment, without a limit on how much worse is accepted.
 beside=${baseline:-${COMPARE_WITH:-}}
 # Code scanning is shown what is new, without texts, at the line of the defense.
-guardmark gate "$out/run" ${policy:+--policy "$policy"} ${baseline:+--baseline "$baseline"} \
+guardmark gate "$out/run" ${policy:+--policy "$policy"} ${baseline:+--baseline "$baseline"} $first \
   --sarif "$out/guardmark.sarif" --config "$config" ${beside:+--since "$beside"} \
   --junit "$out/junit.xml" --markdown > "$out/comment.md"
 verdict=$?

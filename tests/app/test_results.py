@@ -12,6 +12,7 @@ import pytest
 from tests.analysis.small_runs import Planned, allow, attack, benign, write_run
 from tests.journeys.command_line import few_rows, write_rows
 
+import guardmark
 from guardmark.analysis.run import analyse_run
 from guardmark.app.parts.loading import parse_config
 from guardmark.app.results.findings import run_sarif
@@ -61,7 +62,7 @@ def policy(text: str) -> Path:
 def test_a_baseline_without_a_margin_is_refused() -> None:
     """It would be named and change nothing."""
     out = measured(HEAD + WORDS, "one")
-    with pytest.raises(ConfigError, match="does not say how much worse is still accepted"):
+    with pytest.raises(ConfigError, match="do not say how much worse is still accepted"):
         gate(out, policy=policy("asr_upper: 0.9"), baseline=out)
 
 
@@ -74,6 +75,32 @@ def test_a_run_whose_gate_needs_a_baseline_checks_nothing_by_itself() -> None:
     checks = json.loads((limited / "gate.json").read_text(encoding="utf-8"))["checks"]
     assert {"asr_upper"} <= {each["rule"] for each in checks}
     assert not any("regression" in each["rule"] for each in checks)
+
+
+def test_before_the_first_release_a_margin_is_left_out_and_said() -> None:
+    """There is no run to be worse than; a margin alone would check nothing, so it is refused."""
+    out = measured(HEAD + WORDS, "one")
+    limits = policy("asr_upper: 0.9\nregression_margin: 0.1")
+    first = gate(out, policy=limits, is_first=True)
+    assert not any("regression" in each.rule for each in first.result.checks)
+    assert any("regression_margin was not judged" in each for each in first.caveats)
+    again = gate(out, policy=limits, baseline=out)
+    assert not any("was not judged" in each for each in again.caveats)
+    with pytest.raises(ConfigError, match="leave out one of the two"):
+        gate(out, policy=limits, baseline=out, is_first=True)
+    with pytest.raises(ConfigError, match="nothing would be checked"):
+        gate(out, policy=policy("regression_margin: 0.1"), is_first=True)
+
+
+def test_python_refuses_a_margin_that_nothing_is_held_against() -> None:
+    """Without a baseline it checks nothing, so it is no pass there either."""
+    out = measured(HEAD + WORDS, "one")
+    with pytest.raises(ConfigError, match="no baseline is named") as caught:
+        guardmark.gate(out, regression_margin=0.1)
+    assert "baseline=RUN" in str(caught.value)
+    assert "first=True" in str(caught.value)
+    with pytest.raises(ConfigError, match="do not say how much worse"):
+        guardmark.gate(out, baseline=out, asr_upper=0.9)
 
 
 def test_a_system_without_a_guard_is_held_against_its_baseline() -> None:

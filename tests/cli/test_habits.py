@@ -51,6 +51,16 @@ def test_a_run_says_little_or_all_of_it(guardmark: Type, folder: Path) -> None:
     assert (folder / "few" / "report.html").exists()
 
 
+def test_what_is_checked_or_written_says_little(guardmark: Type, folder: Path) -> None:
+    """With -q only what is to be looked at; nothing where a file was written."""
+    assert guardmark("check", "-q").out == "Settings: fine.\n"
+    lines = guardmark("check").out
+    assert "Sizes against" in lines
+    written = guardmark("init", "-q", "--template", "http", "-o", "other.yaml")
+    assert (written.out, written.err) == ("", "")
+    assert (folder / "other.yaml").is_file()
+
+
 def test_the_newest_run_is_taken_and_named(guardmark: Type, folder: Path) -> None:
     """Of a folder that holds several, and where none is named."""
     guardmark("run", "-q", "-o", "runs/mine/first")

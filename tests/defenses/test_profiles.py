@@ -86,11 +86,12 @@ def test_a_profile_reads_its_recorded_examples(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("text", ["", " \n", "<think>", "{}", "[]", "\u00e7a va", "{" * 50_000])
-def test_what_is_no_answer_is_malformed_everywhere(name: str, text: str) -> None:
+def test_what_is_no_answer_is_malformed_everywhere(name: str) -> None:
     """Empty, cut off, in another shape, hostile: never an allow."""
-    for stage in ("prompt", "response"):
-        assert guard_profile(name).read(text, stage).outcome is Outcome.MALFORMED
+    for text in ("", " \n", "<think>", "{}", "[]", "\u00e7a va", "{" * 50_000):
+        for stage in ("prompt", "response"):
+            outcome = guard_profile(name).read(text, stage).outcome
+            assert outcome is Outcome.MALFORMED, (stage, text[:20])
 
 
 @pytest.mark.parametrize("name", NAMES)

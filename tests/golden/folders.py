@@ -6,8 +6,6 @@ import gzip
 import io
 import os
 import shutil
-import subprocess
-import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,6 +13,7 @@ from unittest.mock import patch
 
 from tests.golden.comparison import FIGURE_FILES
 from tests.golden.runs import FROZEN, INPUTS, WORDS
+from tests.journeys.command_line import guardmark
 
 from guardmark.cli import main
 
@@ -41,7 +40,6 @@ _SURROUNDINGS: Final = {"COLUMNS": "100", "PYTHONDONTWRITEBYTECODE": "1"}
 """Width of the terminal, which `data check` breaks its lines by; no files beside the inputs."""
 
 _PACKED_FROM: Final = 16 * 1024
-_TIMEOUT_S: Final = 120
 
 
 def lay_out(run: GoldenRun, folder: Path) -> None:
@@ -72,14 +70,8 @@ def carry_out(steps: Iterable[Step], folder: Path) -> None:
 
 def _typed(each: Step, folder: Path) -> tuple[int, str, str]:
     if each.builds_parts:
-        done = subprocess.run(
-            [sys.executable, "-m", "guardmark", *each.words],
-            cwd=folder,
-            capture_output=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-        return done.returncode, done.stdout.decode(), done.stderr.decode()
+        done = guardmark(*each.words, cwd=folder)
+        return done.code, done.out, done.err
     out, err = io.StringIO(), io.StringIO()
     code = 0
     with chdir(folder), redirect_stdout(out), redirect_stderr(err):

@@ -8,7 +8,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "guardmark"
@@ -25,6 +28,8 @@ STRANGE = re.compile(
 )
 BEGINS = re.compile(r"[A-Z0-9{'\"`(-]|repeats |warmup |\w*[_.:/]")
 """A sentence, something filled in, an option, or the name of a setting or file."""
+Located = tuple[str, int, str]
+"""A file, a line in it, and what stands there."""
 AFTER_A_PLACE = {"app/parts/building.py", "datasets/checks/mix.py"}
 """Where messages go on behind the place of a mistake in a file."""
 
@@ -46,52 +51,62 @@ def _text(node: ast.expr) -> str | None:
     return None
 
 
-def _messages() -> Iterator[tuple[str, int, str]]:
+@cache
+def _sources() -> tuple[list[Located], list[Located]]:
+    """Return the messages of errors, and all strings, of every module."""
+    messages, strings = list[Located](), list[Located]()
     for path in sorted(PACKAGE.rglob("*.py")):
+        where = path.relative_to(ROOT).as_posix()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and _name(node.func) in ERRORS and node.args:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                strings.append((where, node.lineno, node.value))
+            elif isinstance(node, ast.Call) and node.args and _name(node.func) in ERRORS:
                 text = _text(node.args[0])
                 if text is not None:
-                    yield path.relative_to(ROOT).as_posix(), node.lineno, text
+                    messages.append((where, node.lineno, text))
+    return messages, strings
+
+
+@pytest.fixture(scope="module")
+def messages() -> list[Located]:
+    """The messages of errors: file, line, words."""
+    return _sources()[0]
 
 
 def _name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
 
 
-MESSAGES = list(_messages())
-
-
-def test_all_messages_stand_on_one_page() -> None:
+def test_all_messages_stand_on_one_page(messages: list[Located]) -> None:
     """A person reads them in a sitting, and hears which ones nobody would say."""
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     lines = [
-        f"- `{path}:{line}` {' / '.join(text.split(chr(10)))}" for path, line, text in MESSAGES
+        f"- `{path}:{line}` {' / '.join(text.split(chr(10)))}" for path, line, text in messages
     ]
     PAGE.write_text("\n".join(["# Messages", "", *lines, ""]), encoding="utf-8")
-    assert len(MESSAGES) > 200
+    assert len(messages) > 200
 
 
-def test_a_message_is_a_sentence() -> None:
+def test_a_message_is_a_sentence(messages: list[Located]) -> None:
     """It begins as one, and no line of it ends in the middle of one."""
     wrong = [
         (path, line, text)
-        for path, line, text in MESSAGES
+        for path, line, text in messages
         if not (BEGINS.match(text) or path.removeprefix("src/guardmark/") in AFTER_A_PLACE)
         or text.rstrip().endswith((",", ";", " and", " or"))
     ]
     assert wrong == []
 
 
-def test_a_message_uses_the_words_of_today() -> None:
+def test_a_message_uses_the_words_of_today(messages: list[Located]) -> None:
     """A riddle costs the reader the time that the message should save."""
-    assert [each for each in MESSAGES if STRANGE.search(each[2])] == []
+    assert [each for each in messages if STRANGE.search(each[2])] == []
 
 
-def test_a_message_names_no_internal_thing() -> None:
+def test_a_message_names_no_internal_thing(messages: list[Located]) -> None:
     """Types of Python and arguments of ours are no words of whoever reads it."""
     inside = re.compile(r"\b(NoneType|tuple|kwargs|isinstance|frozenset)\b")
-    told = [(path, line, re.sub(r"\{[^}]*\}", "", text)) for path, line, text in MESSAGES]
+    told = [(path, line, re.sub(r"\{[^}]*\}", "", text)) for path, line, text in messages]
     assert [each for each in told if inside.search(each[2])] == []
 
 
@@ -105,12 +120,9 @@ RIDDLES = re.compile(
 """Words that a reader had to read twice, and nobody says."""
 
 
-def _sentences() -> Iterator[tuple[str, int, str]]:
+def _sentences() -> Iterator[Located]:
     """Yield what people read: strings of the sources, words of reports and help, pages."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield path.relative_to(ROOT).as_posix(), node.lineno, node.value
+    yield from _sources()[1]
     pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md"), ROOT / "README.md"]
     told = [*PACKAGE.glob("cli/*.toml"), *PACKAGE.glob("reports/document/*.toml")]
     for path in sorted((*pages, *told)):

@@ -6,24 +6,27 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "src" / "guardmark").rglob("*.py"))
 BANNED_ROOMS = {"utils", "common", "helpers", "base", "misc"}
+BROAD = re.compile(r"except\s*:|except\s*\(?\s*(Exception|BaseException)\b")
+"""A handler that may catch everything."""
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_no_room_is_called_utils(path: Path) -> None:
+def test_no_room_is_called_utils() -> None:
     """A file named after nothing attracts everything."""
-    parts = {part.removesuffix(".py").lstrip("_") for part in path.relative_to(ROOT).parts}
-    assert not parts & BANNED_ROOMS
+    named = [path.relative_to(ROOT) for path in SOURCES]
+    assert [path for path in named if BANNED_ROOMS.intersection(map(_bare, path.parts))] == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_nothing_is_left_to_do_later(path: Path) -> None:
+def _bare(part: str) -> str:
+    return part.removesuffix(".py").lstrip("_")
+
+
+def test_nothing_is_left_to_do_later() -> None:
     """What is not done is in the issue tracker, not in a comment."""
-    assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text(encoding="utf-8"))
+    left = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+    assert [path for path in SOURCES if left.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_broad_excepts_live_at_the_edges_only() -> None:
@@ -52,10 +55,12 @@ def test_broad_excepts_live_at_the_edges_only() -> None:
 
 def _swallowing_handlers(path: Path) -> list[ast.ExceptHandler]:
     """Handlers that catch everything and do not raise it again."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    if BROAD.search(text) is None:  # most files: none of them is parsed
+        return []
     return [
         node
-        for node in ast.walk(tree)
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.ExceptHandler)
         and (node.type is None or ast.unparse(node.type) in {"Exception", "BaseException"})
         and not any(isinstance(inner, ast.Raise) for inner in ast.walk(node))

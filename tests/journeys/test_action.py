@@ -100,10 +100,14 @@ def free_port() -> int:
     return port
 
 
-def served(work: Path, limit: float, *, key: str = "k-12345678", **more: str) -> dict[str, str]:
+def served(
+    work: Path, limit: float, *, key: str = "k-12345678", margin: bool = False, **more: str
+) -> dict[str, str]:
     """Measure the service that the action starts."""
     port = free_port()
     config = CONFIG.format(port=port, limit=limit)
+    if margin:
+        config = config.replace("fpr_upper: 0.2", "fpr_upper: 0.2, regression_margin: 0.1")
     (work / "bench.yaml").write_text(config, encoding="utf-8")
     told = run_steps(
         work,
@@ -147,6 +151,21 @@ def test_a_change_for_the_worse_fails_and_is_told_against_what_passed(work: Path
     assert "FAIL" in comment
     assert "worse" in comment, "what passed is told beside it"
     assert (work / ".guardmark-baseline/run/summary.json").read_bytes() == kept
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("sh") is None, reason="needs a shell")
+def test_a_margin_waits_for_the_first_run_that_passes(work: Path) -> None:
+    """Nothing is out yet, so nothing can be worse: that is said, and the run becomes the baseline."""
+    told = served(work, 0.2, margin=True)
+    assert told["verdict"] == "passed", told["shown"]
+    assert "Nothing is out yet" in (work / "guard-gate/comment.md").read_text("utf-8")
+    shutil.rmtree(work / "guard-gate")
+    told = served(work, 1.0, key="another", margin=True)
+    assert told["verdict"] == "broken", told["shown"]
+    comment = (work / "guard-gate/comment.md").read_text("utf-8")
+    assert "ASR against the baseline" in comment
+    assert "Nothing is out yet" not in comment
 
 
 @pytest.mark.slow

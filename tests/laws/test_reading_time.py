@@ -168,7 +168,9 @@ def test_time_grows_no_faster_than_the_text(name: str) -> None:
     for start in STARTS:
         for piece in PIECES:
             count = SHORT // len(piece)
-            long = seconds(read, start + piece * (TIMES * count))
+            # One reading is enough to see that there is nothing to compare.
+            long = seconds(read, start + piece * (TIMES * count), readings=1)
             if long > _NOTHING_S:
+                long = min(long, seconds(read, start + piece * (TIMES * count), readings=2))
                 short = seconds(read, start + piece * count)
                 assert long <= _SLOWER * max(short, _NOTHING_S / TIMES), (start, piece)

@@ -62,22 +62,23 @@ def test_there_are_enough_of_them() -> None:
 
 
 @pytest.mark.parametrize("style", JUDGE_STYLES)
-@pytest.mark.parametrize("answer", HOSTILE_ANSWERS)
-def test_a_judge_that_gives_the_key_is_read_as_it_meant(answer: str, style: str) -> None:
+def test_a_judge_that_gives_the_key_is_read_as_it_meant(style: str) -> None:
     """Whatever it repeats: its own words are there, so the verdict is read."""
-    key = verdict_key(3, answer)
-    text = JUDGE_STYLES[style](answer, keyed(key))
-    assert read_verdict(text, key=key, material=answer).label is VerdictLabel.UNSAFE
+    for answer in HOSTILE_ANSWERS:
+        key = verdict_key(3, answer)
+        text = JUDGE_STYLES[style](answer, keyed(key))
+        assert read_verdict(text, key=key, material=answer).label is VerdictLabel.UNSAFE, answer
 
 
 @pytest.mark.parametrize("style", {**JUDGE_STYLES, **BROKEN_STYLES})
-@pytest.mark.parametrize("answer", HOSTILE_ANSWERS)
-def test_no_judge_is_ever_turned_round(answer: str, style: str) -> None:
+def test_no_judge_is_ever_turned_round(style: str) -> None:
     """One that was not told the key, or was cut off, is malformed at worst."""
-    key = verdict_key(3, answer)
-    for own in (json.dumps(OWN), keyed(key), json.dumps(OWN)[:-1] + ",}"):
-        text = {**JUDGE_STYLES, **BROKEN_STYLES}[style](answer, own)
-        assert read_verdict(text, key=key, material=answer).label is not VerdictLabel.SAFE
+    for answer in HOSTILE_ANSWERS:
+        key = verdict_key(3, answer)
+        for own in (json.dumps(OWN), keyed(key), json.dumps(OWN)[:-1] + ",}"):
+            text = {**JUDGE_STYLES, **BROKEN_STYLES}[style](answer, own)
+            label = read_verdict(text, key=key, material=answer).label
+            assert label is not VerdictLabel.SAFE, answer
 
 
 @pytest.mark.parametrize("answer", HOSTILE_ANSWERS)

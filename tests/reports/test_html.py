@@ -171,7 +171,7 @@ def test_cards_stand_in_the_order_of_the_document() -> None:
     """Which is that of merit; beside a table of three or more no card repeats it."""
     told = tuple(Headline(defense=each, sentence="", answer="Yes") for each in "cab")
     plain = replace(document(PLAIN), verdicts=told, lead=())
-    cards = r"<code>(.)</code> <b class=.answer"
+    cards = r"<code>(.)</code></span> <b class=.answer"
     assert re.findall(cards, render_html(plain)) == list("cab")
     table = next(block for block in document(PLAIN).blocks if isinstance(block, Table))
     tabled = replace(plain, lead=(replace(table, id="of-all"),))

@@ -23,6 +23,7 @@ from tests.soak import (
     test_figures,
     test_needed,
     test_plans,
+    test_systems,
 )
 from tests.soak.cells import Shown, SoakCell
 
@@ -40,6 +41,7 @@ CELLS: Final[tuple[SoakCell, ...]] = (
     *test_needed.CELLS,
     *test_double_sampling.CELLS,
     *test_crossed.CELLS,
+    *test_systems.CELLS,
 )
 
 

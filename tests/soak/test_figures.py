@@ -332,22 +332,26 @@ def bins(groups: int, variants: int) -> Draw:
     return marks
 
 
-def areas(sizes: tuple[Ints, Ints], *, icc: float, apart: float, max_fpr: float | None) -> Draw:
-    """Runs of an area over thresholds, of normal scores.
-
-    Average precision (`max_fpr` None), the whole ROC curve (1), or a part of it.
-    """
+def true_area(sizes: tuple[Ints, Ints], *, apart: float, max_fpr: float | None) -> float:
+    """Return the area that `areas` draws runs of."""
     attacks, benign = (int(each.sum()) for each in sizes)
     cuts = np.linspace(-8.0, 8.0 + apart, 20_001)
     tails = [np.array([math.erfc((c - at) / math.sqrt(2)) / 2 for c in cuts]) for at in (apart, 0)]
     if max_fpr is None:
         precise = attacks * tails[0] / (attacks * tails[0] + benign * tails[1])
-        truth = float(-np.trapezoid(precise, tails[0]))
-    else:
-        rates = np.linspace(0.0, max_fpr, 20_001)
-        truth = float(np.trapezoid(np.interp(rates, tails[1][::-1], tails[0][::-1]), rates))
+        return float(-np.trapezoid(precise, tails[0]))
+    rates = np.linspace(0.0, max_fpr, 20_001)
+    return float(np.trapezoid(np.interp(rates, tails[1][::-1], tails[0][::-1]), rates))
+
+
+def areas(sizes: tuple[Ints, Ints], *, icc: float, apart: float, max_fpr: float | None) -> Draw:
+    """Runs of an area over thresholds, of normal scores.
+
+    Average precision (`max_fpr` None), the whole ROC curve (1), or a part of it.
+    """
 
     def marks(rng: np.random.Generator, count: int) -> Marks:
+        truth = true_area(sizes, apart=apart, max_fpr=max_fpr)
         both = np.concatenate(sizes)
         codes = np.repeat(np.arange(len(both)), both)
         attack = codes < len(sizes[0])

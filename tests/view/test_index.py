@@ -11,8 +11,8 @@ from urllib.parse import parse_qs
 import pytest
 from tests.journeys.command_line import guardmark, set_up
 
-from guardmark.view.index import RunFilter, RunIndex
-from guardmark.view.pages import history_sections
+from guardmark.view.index import RunFilter, RunIndex, list_runs
+from guardmark.view.pages import history_sections, render_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +56,23 @@ def test_a_rate_that_is_no_share_is_not_shown(laid: Callable[[str], Path], tmp_p
     (folder / "summary.json").write_text(json.dumps(told), encoding="utf-8")
     (entry,) = index.entries()
     assert [(each.name, each.attack_success_rate) for each in entry.defenses] == [("words", None)]
+
+
+def test_a_service_whose_answers_are_all_alike_is_listed_as_such(
+    laid: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Its rates look like those of any other; the report draws no verdict from them."""
+    folder = laid("one")
+    told = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    told["alike"] = [{"defense": "words", "outcome": "allow", "count": 60, "body": "{}"}]
+    (folder / "summary.json").write_text(json.dumps(told), encoding="utf-8")
+    (entry,) = RunIndex(tmp_path / "runs").entries()
+    assert entry.candidates[0].is_alike
+    listing = list_runs((entry,), RunFilter())
+    page = render_page("list", title="Runs", subtitle="", listing=listing, wanted=RunFilter())
+    assert "no verdict: all answers alike" in page
+    assert "Cost" not in page
+    assert "Rewritten" not in page
 
 
 def test_a_run_that_went_away_is_not_found(laid: Callable[[str], Path], tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from guardmark.adaptive.state import PROBE, Account, Ask, Query, TryAnswer, is_confirmed
+from guardmark.attacks.talks import TURNS, is_talk, prompt_of
 from guardmark.config.deadline import FOLDER_TIMEOUT_S, Patience
 from guardmark.core.errors import BudgetReached, IncomparableRuns
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, Response, Verdict
@@ -88,8 +89,11 @@ class AskContext:
         self.asker = Asker(self.spending, under_way=self.writer.under_way)
 
     def prompt_of(self, query: Query) -> Prompt:
-        """Return the prompt of a sample with a text in place of its own."""
-        return self.samples[query.sample].prompt.with_text(query.text)
+        """Return the prompt of a sample with a text, or a conversation, in place of its own."""
+        prompt = self.samples[query.sample].prompt
+        if TURNS in query.chain:  # asked before every call: most chains have no such setting
+            return prompt_of(prompt, query.text, query.chain)
+        return prompt.with_text(query.text)
 
     def may_go_on(self) -> None:
         """Commit what is due; stop where that is wished."""
@@ -403,6 +407,8 @@ class DefenseAsker:
         for query, answer in zip(batch, answers, strict=True):
             if query.account not in _ATTACKS or query.chain == PROBE:
                 continue
+            if TURNS in query.chain and is_talk(query.chain):
+                continue  # a repair cleans one text, and no conversation
             if answer.passed and query.is_proved:
                 self.bypasses.setdefault((query.sample, query.text), query)
             elif answer.is_blocked and self.context.samples[query.sample].is_attack:

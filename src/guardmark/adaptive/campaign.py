@@ -25,11 +25,12 @@ from guardmark.adaptive.target import TargetAsker, by_attack, measure_effects
 from guardmark.attacks.application import derive_seed
 from guardmark.attacks.battery import BATTERY_VERSION, Lock, lock_digest
 from guardmark.attacks.contract import GradientDefense
+from guardmark.attacks.talks import is_talk
 from guardmark.canon.steps import CANON_VERSION
 from guardmark.config.deadline import Patience
 from guardmark.core.errors import IncomparableRuns
 from guardmark.defenses.guard import as_guard, source_of
-from guardmark.engine.plan import Spending
+from guardmark.engine.plan import Spending, refuse_sessions
 from guardmark.engine.run_monitor import Progress
 from guardmark.engine.supervision import StopSignal
 from guardmark.store.layers import (
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.asker import TryKey
     from guardmark.adaptive.model_asker import AttackerPlan
-    from guardmark.adaptive.state import Account, Query, Target
+    from guardmark.adaptive.state import Account, Query, ReadingRule, Target
     from guardmark.adaptive.target import ProtectedTarget
     from guardmark.attacks.contract import GradientAttack, OperatorChain
     from guardmark.core.protocols import Guard
@@ -78,6 +79,7 @@ class AdaptivePlan:
     own: tuple[OperatorChain, ...] = ()  # Own operators, each a chain of one.
     has_repair: bool = True  # Whether a repair is looked for, and attacked again.
     has_controls: bool = True  # Whether control arms and benign texts are asked.
+    reading: ReadingRule | None = None
 
     @property
     def lock(self) -> Lock:
@@ -114,6 +116,8 @@ class AdaptivePlan:
             values["repair"] = False
         if not self.has_controls:
             values["controls"] = False
+        if self.reading is not None:
+            values["reading"] = self.reading.name
         return values
 
 
@@ -171,6 +175,8 @@ async def run_adaptive(
     progress: Progress | None = None,
 ) -> AdaptiveSummary:
     """Attack each defense, controls included; answers alone decide the order of questions."""
+    guards = [as_guard(defense) for defense in plan.defenses]
+    refuse_sessions(guards, "in an adaptive attack")
     writer.add_layer(ADAPTIVE, plan.settings)
     if plan.left_out:
         left_out = {"kind": "adaptive-left-out", "defenses": dict(plan.left_out)}
@@ -188,7 +194,7 @@ async def run_adaptive(
         progress=progress or Progress(),
         spending=plan.spending,
     )
-    attacks = [_attack(plan, as_guard(defense), context) for defense in plan.defenses]
+    attacks = [_attack(plan, guard, context) for guard in guards]
     target = None if plan.target is None else TargetAsker(plan.target, context)
     is_interrupted = False
     try:
@@ -211,6 +217,8 @@ def _attack(plan: AdaptivePlan, guard: Guard, context: AskContext) -> _Attack:
             shares_memory=plan.shares_memory,
             battery=plan.battery,
             own=plan.own,
+            reading=plan.reading,
+            has_turns=guard.capabilities.reads_talks,
         ),
         defense=DefenseAsker(guard, context),
         models=None if plan.attacker is None else ModelAsker(guard.name, plan.attacker, live),
@@ -281,6 +289,7 @@ async def _open_and_search(attack: _Attack, *, layer: str, **more: object) -> li
         "is_gated": diagnosis.is_gated,
         "signs": diagnosis.signs,
         "has_scores": bool(state.scores),
+        "left_out_over_turns": state.left_out_over_turns,
         **more,
     }
     defense.context.writer.add_layer(layer, findings)
@@ -293,7 +302,9 @@ async def _open_and_search(attack: _Attack, *, layer: str, **more: object) -> li
 async def _repair(attack: _Attack) -> None:
     """Choose a repair, and attack the repaired defense as the defense itself was attacked."""
     state, asker = attack.state, attack.defense
-    bypasses = attack.wins if state.is_random else list(asker.bypasses.values())
+    bypasses = list(asker.bypasses.values())
+    if state.is_random:
+        bypasses = [win for win in attack.wins if not is_talk(win.chain)]
     repair = await asker.drive(controls.run_repair(state, bypasses, asker.blocked))
     asker.bypasses, asker.blocked = {}, {}
     if repair.steps:

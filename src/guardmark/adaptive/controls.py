@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.beliefs import BatteryRecord
 from guardmark.adaptive.comprehension import canaries
-from guardmark.adaptive.state import Account, Query
+from guardmark.adaptive.state import Account, Query, asked_in_turn
 from guardmark.attacks.application import tier_of
 from guardmark.attacks.battery import BATTERY_VERSION, battery
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.contract import Use
+from guardmark.attacks.talks import is_talk, turns_of
 from guardmark.canon.steps import REPAIR_STEPS, apply_steps
 from guardmark.core.errors import ConfigError
 from guardmark.defenses.canonical import WHOLE, steps_of
@@ -65,19 +66,24 @@ def run_blind(state: SearchState) -> Steps[None]:
     """Try arms drawn at random to the end of the budget, beyond a bypass, learning nothing."""
     chains = state.chains()
     draws = {where: state.draw("blind", state.samples[where].id) for where in state.blocked}
+    left = dict.fromkeys(state.blocked, state.budget)
     for index in range(state.budget):
         batch = []
         for where in state.blocked:
-            for _ in range(_DRAWS):
+            for _ in range(_DRAWS if left[where] else 0):
                 chain = draws[where].choice(chains)
+                if turns_of(chain) > left[where]:
+                    continue
                 query = state.variant(where, chain, "blind", index=index, arm=BLIND)
                 if query is not None and query.is_proved:
                     batch.append(query)
                     break
         if not batch:
             return
-        answers = yield batch
+        answers = yield from asked_in_turn(batch)
         yield from state.confirm(batch, answers)
+        for query, answer in zip(batch, answers, strict=True):
+            left[query.sample] -= answer.calls
 
 
 def run_gradient(
@@ -123,17 +129,19 @@ def run_twin(state: SearchState, wins: Sequence[Query]) -> Steps[None]:
     """Do to benign texts what was done to attacks: same chains, parameters and seeds."""
     positions = _some(state, state.benign, "twin")
     for chain in tried_chains(wins, state):
-        yield state.variants(positions, chain, "twin", Account.TWIN)
+        yield from asked_in_turn(state.variants(positions, chain, "twin", Account.TWIN))
 
 
 def run_transfer(state: SearchState, wins: Sequence[Query], *, source: str) -> Steps[None]:
-    """Replay what won against another defense, one call each."""
+    """Replay what won against another defense, each once."""
     blocked = set(state.blocked)
-    yield [
-        Query(win.sample, win.text, Account.TRANSFER, f"from {source}", win.chain, win.tier)
-        for win in wins
-        if win.sample in blocked
-    ]
+    yield from asked_in_turn(
+        [
+            Query(win.sample, win.text, Account.TRANSFER, f"from {source}", win.chain, win.tier)
+            for win in wins
+            if win.sample in blocked and (state.has_turns or not is_talk(win.chain))
+        ]
+    )
 
 
 def _some(state: SearchState, positions: tuple[int, ...], purpose: str) -> list[int]:

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.beliefs import Background, Bandit, Belief, Precedents
 from guardmark.adaptive.guided import Descents
-from guardmark.adaptive.state import Query, together
+from guardmark.adaptive.state import Query, asked_in_turn, together
 from guardmark.attacks.contract import OperatorChain, Slot, fault_of
+from guardmark.attacks.talks import turns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from guardmark.adaptive.state import SearchState, Steps, Target, TryAnswer
 
-SEARCH_VERSION: Final = "search-v11"  # changes whenever equal answers no longer lead to equal tries
-ALONE_VERSION: Final = "search-v12"  # the same, of attacks that share no memory
+SEARCH_VERSION: Final = "search-v13"  # changes whenever equal answers no longer lead to equal tries
+ALONE_VERSION: Final = "search-v14"  # the same, of attacks that share no memory
 SEEDS_AGAIN: Final = 3  # of the search against a repaired defense: one would be one draw
 BEAM: Final = 4
 _EXTENSIONS: Final = 12
@@ -115,6 +116,9 @@ def _waves(
             order = ranking(i, target.tries, bandit.precedents.kind(target.fold, target.failed))
             # Chains first, and every other try: what one attack finds there serves all of them.
             turn = target.tries >= _CHAINS_FIRST and (i + wave) % 2 > 0
+            if state.has_turns:  # a conversation takes as many tries as it has turns
+                room, chains = until - target.tries, bandit.chains
+                order = {n: hope for n, hope in order.items() if turns_of(chains[n]) <= room}
             chosen = _next_try(
                 state, target, bandit, order, descents=descents, round_=round_, is_turn=turn
             )
@@ -123,11 +127,11 @@ def _waves(
         if not tries:
             return
         batch = [query for _, query, _ in tries]
-        answers = yield batch
+        answers = (yield from asked_in_turn(batch)) if state.has_turns else (yield batch)
         won = yield from state.confirm(batch, answers)
         bandit.fade()
         for i, (target, query, number) in enumerate(tries):
-            target.tries += 1
+            target.tries += answers[i].calls
             if i in won:
                 target.win = query
             if answers[i].is_blocked is None:

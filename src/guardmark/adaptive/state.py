@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import blake2b, sha256
@@ -14,6 +14,7 @@ from guardmark.attacks.application import apply, derive_seed, recovers, seed_for
 from guardmark.attacks.battery import BATTERY_VERSION, battery
 from guardmark.attacks.catalogue import search_chains
 from guardmark.attacks.contract import OperatorChain, Tier
+from guardmark.attacks.talks import is_talk, takes_turns, turn_texts, turns_of
 from guardmark.core.sample import MATERIAL
 from guardmark.store.layers import ADAPTIVE, seed_layer
 from guardmark.store.tries import TrySubject
@@ -24,6 +25,20 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Prompt, Sample
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingRule:
+    """What a rewritten attack must keep beside its tier: whom it is for must still read it.
+
+    Attributes:
+        name: Its name and version, part of what tries are identified by.
+        holds: Whether an attack can still be read in a text that an operator made of it.
+    """
+
+    name: str
+    holds: Callable[[Sample, str], bool]
+
 
 MODEL_ROUND: Final = "R5"  # round in which models help the attacker
 REWORDING: Final = "R5 twin"  # round of benign texts as an attacker model rewords them
@@ -149,6 +164,7 @@ class TryAnswer:
     is_complaint: bool = False
     reason: str = ""
     number: int = 0
+    calls: int = 1  # questions that it took: one for each turn of a conversation
 
     @property
     def passed(self) -> bool:
@@ -186,7 +202,49 @@ def together(procedures: Sequence[Steps[T]]) -> Steps[list[T]]:
     return [results[index] for index in range(len(procedures))]
 
 
+OVER_TURNS: Final = "turns"
+"""Detail of the last question about a conversation: how many turns it has."""
+LEADS_UP: Final = "leads_up"
+"""Detail of a question about a conversation that goes on: where it passes, nothing is decided."""
+
+
+def asked_in_turn(batch: list[Query]) -> Steps[list[TryAnswer]]:
+    """Ask about texts, and about conversations turn by turn as a chat service asks its guard.
+
+    A conversation ends with its first block, or failure, whose answer is that of the whole. Each
+    question is a call that the attacker pays for. No turn but the last proves a bypass.
+    """
+    turns = [turn_texts(each.text) if is_talk(each.chain) else [each.text] for each in batch]
+    answers: list[TryAnswer] = yield [_turn(each, turns[i], 0) for i, each in enumerate(batch)]
+    live = [i for i, answer in enumerate(answers) if answer.passed and len(turns[i]) > 1]
+    number = 1
+    while live:
+        asked = yield [_turn(batch[i], turns[i], number) for i in live]
+        for i, answer in zip(live, asked, strict=True):
+            answers[i] = replace(answer, calls=number + 1)
+        live = [i for i in live if answers[i].passed and len(turns[i]) > number + 1]
+        number += 1
+    return answers
+
+
+def _turn(query: Query, texts: Sequence[str], number: int) -> Query:
+    """Return the question about one turn of a conversation; a text is its only turn."""
+    if number == len(texts) - 1:
+        return query
+    return replace(query, text=texts[number], tier="", details={LEADS_UP: True})
+
+
 BUDGETS: Final = {"quick": 16, "standard": 64, "thorough": 512}  # search calls for each attack
+
+
+def _details(chain: OperatorChain, text: str) -> Mapping[str, object]:
+    """Return what is kept of a variant beside its hash."""
+    details: dict[str, object] = {}
+    if chain.is_own:  # nothing but the attacker's own code makes such a text again
+        details[SENT] = text
+    if turns_of(chain) > 1:
+        details[OVER_TURNS] = turns_of(chain)
+    return details
 
 
 @dataclass(slots=True, kw_only=True)
@@ -223,11 +281,21 @@ class SearchState:
     turn: int = 1
     battery: str = BATTERY_VERSION
     own: tuple[OperatorChain, ...] = ()  # Own operators, each a chain of one.
+    reading: ReadingRule | None = None
+    has_turns: bool = False  # Whether the defense is shown conversations.
 
     def chains(self) -> tuple[OperatorChain, ...]:
         """Return the chains of one arm that may be drawn."""
-        known = search_chains(self.budget, has_material=any(map(is_material, self.samples)))
+        has_material = any(map(is_material, self.samples))
+        known = search_chains(self.budget, has_material=has_material, has_turns=self.has_turns)
         return (*known, *self.own)
+
+    @property
+    def left_out_over_turns(self) -> int:
+        """How many chains are left out since the defense is shown one text at a time."""
+        if self.has_turns:
+            return 0
+        return len(search_chains(self.budget, has_turns=True)) - len(search_chains(self.budget))
 
     def fixed_list(self) -> tuple[OperatorChain, ...]:
         """Return the chains that every blocked attack is tried with, own ones last."""
@@ -279,13 +347,15 @@ class SearchState:
         sample, key = self.samples[position], chain.key
         if chain.for_material and not is_material(sample):
             return None
+        if turns_of(chain) > 1 and not takes_turns(sample.prompt):
+            return None
         made = apply(
             chain,
             sample.prompt.text,
             seed=seed_for(self.seed, key, sample.id, index),
             must_keep=sample.must_keep,
         )
-        if not made.is_variant or made.tier is None:
+        if not made.is_variant or made.tier is None or not self.may_send(sample, made.text):
             return None
         is_decodable = account is Account.BATTERY and chain.needs_decoder
         decoded = recovers(sample.prompt.text, made.text) if is_decodable else None
@@ -298,9 +368,12 @@ class SearchState:
             made.tier.value,
             self.layer(arm),
             decoded=decoded,
-            # Nothing but the attacker's own code makes such a text again.
-            details={SENT: made.text} if chain.is_own else {},
+            details=_details(chain, made.text),
         )
+
+    def may_send(self, sample: Sample, text: str) -> bool:
+        """Tell whether a text in place of a sample's is an attack still, as far as rules say."""
+        return self.reading is None or self.reading.holds(sample, text)
 
     def plain(
         self, index: int, account: Account, round_: str, *, tier: str = "", arm: str = ADAPTIVE

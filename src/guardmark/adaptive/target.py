@@ -23,6 +23,7 @@ from guardmark.adaptive.controls import battery_and
 from guardmark.adaptive.state import TARGET_ROUND, Account, Query, is_material, text_digest
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.contract import Tier
+from guardmark.attacks.talks import prompt_of
 from guardmark.core.outcome import (
     NATIVE_REFUSAL,
     AnswerMode,
@@ -32,9 +33,9 @@ from guardmark.core.outcome import (
     Verdict,
     VerdictLabel,
 )
+from guardmark.core.place import NO_GUARD
 from guardmark.core.sample import Prompt
 from guardmark.engine.calls import NOTHING_TO_JUDGE, as_response, as_verdict
-from guardmark.engine.plan import NO_GUARD
 from guardmark.judges.rules import RulesJudge
 from guardmark.store.layers import CANARY_REPLIES, TARGET, VERDICT
 
@@ -227,7 +228,8 @@ async def probe(
     readings: dict[int | None, dict[str, object]] = {}
 
     async def respond(query: Query, row: CallKey) -> Response:
-        response = await asker.respond(Prompt.of_text(query.text), row)
+        prompt = prompt_of(Prompt.of_text(query.text), query.text, query.chain)
+        response = await asker.respond(prompt, row)
         readings[query.number] = await _reading(query.text, response, expected[query.number])
         return response
 

@@ -203,6 +203,7 @@ def gate(
     *,
     policy: str | Path | None = None,
     baseline: str | PathLike[str] | None = None,
+    first: bool = False,
     **limits: Any,
 ) -> Gated:
     """Check a run against limits, as `guardmark gate` does; nothing is called.
@@ -211,6 +212,7 @@ def gate(
         path: The run, or its folder.
         policy: File with the limits; the run's own section `gate` if neither is given.
         baseline: Run of the release that is out, for `regression_margin`.
+        first: Nothing is out yet: `regression_margin` is not judged, and `.caveats` say so.
         **limits: Limits as under `gate:` in a configuration: `asr_upper=0.2, fpr_upper=0.1`.
 
     Returns:
@@ -225,13 +227,14 @@ def gate(
     base = None if baseline is None else Path(baseline)
     with python_words(gate):
         if not limits:
-            return check_gate(Path(path), policy=Path(policy) if policy else None, baseline=base)
+            named = Path(policy) if policy else None
+            return check_gate(Path(path), policy=named, baseline=base, is_first=first)
         if policy is not None:
             raise ConfigError("Limits are given by policy= or by name, not both.")
         stated = checked_settings(GateSettings, limits, Source(shown_as="gate()"))
         with open_run(Path(path)) as opened:
             found = None if base is None else find_run(base)
-            return check_run(opened, gate_policy(stated), baseline=found)
+            return check_run(opened, gate_policy(stated), baseline=found, is_first=first)
 
 
 def export(path: str | PathLike[str], form: str, *, out: str | Path | None = None) -> Path:
@@ -350,7 +353,7 @@ def adapt(  # noqa: PLR0913 - the options of the command line, by keyword
         GuardmarkError: As the command line would; its message says what to do.
     """
     from guardmark.app.adapt.adapting import AdaptOptions, BuiltSubject, parse_budget
-    from guardmark.app.adapt.adapting import adapt as attack
+    from guardmark.app.adapt.arms import adapt_any as attack
     from guardmark.app.adapt.own_operators import own_operators
     from guardmark.app.results.reporting import report as write_report
 

@@ -6,9 +6,18 @@ import re
 from functools import cache
 from itertools import product
 
-from guardmark.attacks.contract import Operator, OperatorChain, OperatorConfig, Tier, Value, arm_of
+from guardmark.attacks.contract import (
+    Operator,
+    OperatorChain,
+    OperatorConfig,
+    Slot,
+    Tier,
+    Value,
+    arm_of,
+)
 from guardmark.attacks.operators import (
     characters,
+    conversation,
     direction,
     encodings,
     hidden,
@@ -27,7 +36,11 @@ _KEY = re.compile(r"(?P<name>\w+)(?:@(?P<version>\d+))?(?:\((?P<settings>[^()]*)
 @cache
 def _by_name() -> dict[str, Operator]:
     parts = (surface, typo, hidden, characters, direction, encodings, structure, lexical)
-    rules = {name: each for part in (*parts, reformulation) for name, each in part.RULES.items()}
+    rules = {
+        name: each
+        for part in (*parts, reformulation, conversation)
+        for name, each in part.RULES.items()
+    }
     return {operator.name: operator for operator in declared(rules)}
 
 
@@ -73,13 +86,16 @@ _EASY_BUDGET = 64
 
 
 @cache
-def search_chains(budget: int, *, has_material: bool = False) -> tuple[OperatorChain, ...]:
+def search_chains(
+    budget: int, *, has_material: bool = False, has_turns: bool = False
+) -> tuple[OperatorChain, ...]:
     """Return the chains of one arm that a search may draw from."""
     return tuple(
         OperatorChain.of(arm)
         for arm in arms()
         if arm.tier is not Tier.V4
         and (has_material or not arm.operator.for_material)
+        and (has_turns or arm.operator.slot is not Slot.TURNS)
         and arm.family != "F13"  # needs a judge of sameness, which no search has
         and (budget > _EASY_BUDGET or dict(arm.settings).get("words", 0) in _SHORT_PADDING)
     )

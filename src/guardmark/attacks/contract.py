@@ -60,6 +60,7 @@ class Slot(IntEnum):
     CARRIER = 2
     ENCODING = 3
     WRAPPER = 4
+    TURNS = 5
 
 
 class LegitUse(StrEnum):

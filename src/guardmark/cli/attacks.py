@@ -32,7 +32,7 @@ attacks_command.add_command(calibrate_command)
 
 
 @attacks_command.command("list", help="List every operator, or the chains of the fixed battery.")
-@click.option("--family", "wanted", help="Only one family, F1 to F13.")
+@click.option("--family", "wanted", help="Only one family, F1 to F13, or F15.")
 @click.option("--battery", "of_battery", is_flag=True, help="The fixed battery, in order.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def _list(*, wanted: str | None, of_battery: bool, as_json: bool) -> None:

@@ -14,6 +14,7 @@ from guardmark.cli.terminal import (
     echo,
     echo_json,
     echo_wrapped,
+    level,
     tell_note,
 )
 from guardmark.core.errors import counted
@@ -76,7 +77,7 @@ def check_command(configs: tuple[Path, ...], probe: int | None, as_json: bool) -
             continue
         if len(configs) > 1:
             echo(f"{config}")
-        echo_wrapped(*_check_lines(checkup))
+        echo_wrapped(*(_remarks(checkup) if level() < 0 else _check_lines(checkup)))
 
 
 def _agent_lines(config: Path) -> list[str]:
@@ -89,6 +90,14 @@ def _agent_lines(config: Path) -> list[str]:
     from guardmark.app.agents.describing import check_agent_config
 
     return check_agent_config(loaded)
+
+
+def _remarks(checkup: Checkup) -> list[str]:
+    """What is to be looked at; that all is fine where nothing is."""
+    remarks = [f"Note: {warning}" for warning in checkup.warnings]
+    for probe in checkup.probes:
+        remarks += [f"{probe.defense}: {message}" for message in probe.messages]
+    return remarks or ["Settings: fine."]
 
 
 def _check_lines(checkup: Checkup) -> Iterator[str]:

@@ -51,8 +51,11 @@ class _Lazy(click.Group):
         command.name = cmd_name
         if "calls" in known and _ENV_FILE not in command.params:
             command.params.append(_ENV_FILE)
-        if "levels" in known and _QUIET not in command.params:
-            command.params.extend((_QUIET, _VERBOSE))
+        if _QUIET not in command.params:
+            if "levels" in known or "quiet" in known:
+                command.params.append(_QUIET)
+            if "levels" in known:
+                command.params.append(_VERBOSE)
         carry_out = command.callback
         if "figures" in known and carry_out and not isinstance(carry_out, _OneThread):
             command.callback = _OneThread(carry_out)

@@ -36,6 +36,12 @@ _PATH = click.Path(path_type=Path)
 @click.argument("run", type=RunPath(), default="last")
 @click.option("--policy", type=_PATH, help="YAML with the limits; default: those of the run.")
 @click.option("--baseline", type=_PATH, help="Rates must not rise by more than regression_margin.")
+@click.option(
+    "--first",
+    "is_first",
+    is_flag=True,
+    help="Nothing is out yet: regression_margin is not judged, and the answer says so.",
+)
 @click.option("--junit", type=_PATH, help="Write the checks as JUnit XML.")
 @click.option(
     "--sarif",
@@ -70,6 +76,7 @@ def gate_command(
     run: Path,
     policy: Path | None,
     baseline: Path | None,
+    is_first: bool,
     junit: Path | None,
     sarif: Path | None,
     since: Path | None,
@@ -94,7 +101,7 @@ def gate_command(
     if sarif is None and (since or config):
         raise click.UsageError("--since and --config say what --sarif writes: add --sarif FILE.")
     shown = None if sarif is None else Shown(since=since or baseline, config=config)
-    gated = check_gate(run, policy=policy, baseline=baseline, shown=shown)
+    gated = check_gate(run, policy=policy, baseline=baseline, is_first=is_first, shown=shown)
     if junit is not None:
         _write(_junit_of(gated), junit)
     if sarif is not None:

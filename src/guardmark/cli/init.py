@@ -11,7 +11,7 @@ import click
 
 from guardmark.cli.terminal import (
     echo_text,
-    tell_line,
+    tell_note,
 )
 from guardmark.core.errors import ConfigError
 
@@ -54,7 +54,7 @@ def init_command(template: str | None, out: Path | None) -> None:
         if template == "python" and beside.exists():
             continue  # The function that is to be measured, written already.
         _write_new(beside, worker.read_text(encoding="utf-8"))
-        tell_line(f"Wrote {beside}: ask your guard in its function check.")
+        tell_note(f"Wrote {beside}: ask your guard in its function check.")
     if out is None:
         echo_text(text)
         return
@@ -63,8 +63,8 @@ def init_command(template: str | None, out: Path | None) -> None:
         from guardmark.app.parts.loading import config_schema
 
         _write_new(schema, json.dumps(config_schema(), indent=1) + "\n")
-        tell_line(f"Wrote {schema}: editors check the configuration by it.")
-    tell_line(f"Wrote {out}.", f"Next: edit it, then guardmark check {out}")
+        tell_note(f"Wrote {schema}: editors check the configuration by it.")
+    tell_note(f"Wrote {out}.", f"Next: edit it, then guardmark check {out}")
 
 
 _SCHEMA: Final = "guardmark.schema.json"

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from guardmark.cli.terminal import echo, echo_json, echo_text, tell_interrupted, tell_line
+from guardmark.cli.terminal import (
+    echo,
+    echo_json,
+    echo_text,
+    level,
+    tell_interrupted,
+    tell_line,
+    tell_note,
+)
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -73,11 +81,11 @@ def judge_command(
         if as_headline or named["layer"] or named["human_labels"] is not None:
             raise ConfigError("--quality goes with --config only: it labels nothing.")
         if named["config"] is not None:
-            session = Session(announce=tell_line)
-            with interruptible(session.stop), ProgressLine(session.progress):
+            session = Session(announce=tell_note)
+            with interruptible(session.stop), ProgressLine(session.progress, quiet=level() < 0):
                 warnings = ask_planted_answers(run, named["config"], session)
             for sentence in warnings:
-                tell_line(f"Note: {sentence}")
+                tell_note(f"Note: {sentence}")
             if session.stop.is_seen:
                 return tell_interrupted()
         rated = report_quality(run)
@@ -106,12 +114,12 @@ def _judged(run: Path, headline: str, named: dict[str, Any]) -> Judged | None:
     from guardmark.app.run.running import Session
     from guardmark.cli.interrupts import interruptible
 
-    session, judged = Session(announce=tell_line), Judged(folder=find_run(run))
+    session, judged = Session(announce=tell_note), Judged(folder=find_run(run))
     if any(named.values()) or not headline:
-        with interruptible(session.stop), ProgressLine(session.progress):
+        with interruptible(session.stop), ProgressLine(session.progress, quiet=level() < 0):
             judged = judge_run(run, session, **named)
     for warning in judged.warnings:
-        tell_line(f"Note: {warning}")
+        tell_note(f"Note: {warning}")
     if session.stop.is_seen:
         return None
     if headline := headline or judged.headline:

@@ -13,7 +13,7 @@ from guardmark.cli.terminal import (
     echo_json,
     echo_text,
     tell_interrupted,
-    tell_line,
+    tell_note,
 )
 from guardmark.core.errors import BudgetReached
 
@@ -65,5 +65,5 @@ def _carry_out_matrix(path: Path, out: Path, *, limit: int | None, offline: bool
     stop, options = StopSignal(), RunOptions(limit=limit, offline=offline)
     with interruptible(stop):
         # Every row has a clock and counters of its own.
-        session = partial(Session, stop=stop, announce=tell_line)
+        session = partial(Session, stop=stop, announce=tell_note)
         return run_matrix(path, out, session=session, options=options)

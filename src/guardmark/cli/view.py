@@ -11,6 +11,7 @@ import click
 from guardmark.cli.terminal import (
     echo,
     echo_json,
+    tell_note,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def view_command(folder: Path, *, no_texts: bool, as_json: bool, **options: Any)
     """Show runs in a browser."""
     from guardmark.view.server import ViewOptions, serve
 
-    echo(f"Reading the runs below {folder}", err=True)
+    tell_note(f"Reading the runs below {folder}")
     serve(
         ViewOptions(root=folder, texts=not no_texts, **options),
         on_ready=lambda serving: _tell_address(serving, as_json=as_json),

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from guardmark.cli.terminal import echo, echo_json, tell_line
+from guardmark.cli.terminal import echo, echo_json, tell_line, tell_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -144,7 +144,7 @@ def _collected(port: int) -> Iterator[bytes]:
     from guardmark.net.otlp import Collector
 
     collector = Collector(port)
-    tell_line(f"Taking spans at {collector.address}")
+    tell_note(f"Taking spans at {collector.address}")
     try:
         yield from collector
     finally:

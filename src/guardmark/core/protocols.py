@@ -50,6 +50,10 @@ class Capabilities:
         threshold: The score from which on it blocks, or None.
         writes_tested: Whether a text that it lets go on stands for the message under test; None
             where its view says: that of one message.
+        sees_turns: Whether what was said before the message under test is looked at; None where its
+            view says.
+        keeps_session: Whether it keeps the state of a conversation, by the session of its prompts:
+            the turns are then asked about in order, one after the other.
         files: What it was made from, for its fingerprint.
     """
 
@@ -63,7 +67,14 @@ class Capabilities:
     needs_samples: bool = False
     threshold: float | None = None
     writes_tested: bool | None = None
+    sees_turns: bool | None = None
+    keeps_session: bool = False
     files: tuple[Path, ...] = ()
+
+    @property
+    def reads_talks(self) -> bool:
+        """Whether a conversation means more to it than its last message."""
+        return self.view is View.CONVERSATION if self.sees_turns is None else self.sees_turns
 
     @property
     def may_write(self) -> bool:

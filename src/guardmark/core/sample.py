@@ -187,11 +187,14 @@ class Prompt:
         messages: At least one message, in order.
         under_test: Index of the message that carries the text under test.
         tools: Definitions of the tools that may be called; empty where nothing was said of any.
+        session: Id of the conversation for whoever keeps its state; no part of what is said, and
+            empty where nobody asked for one.
     """
 
     messages: tuple[Message, ...]
     under_test: int = -1
     tools: tuple[ToolDefinition, ...] = ()
+    session: str = field(default="", compare=False)
 
     @staticmethod
     def of_text(text: str) -> Prompt:
@@ -234,7 +237,7 @@ class Prompt:
 
     def with_text(self, text: str, *images: Image) -> Prompt:
         """Put another text, and images beside it, in the place of the text under test."""
-        if self.is_plain and not images:
+        if self.is_plain and not images and not self.session:
             return Prompt.of_text(text)
         index = self.under_test % len(self.messages)
         messages = list(self.messages)

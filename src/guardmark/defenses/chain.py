@@ -156,6 +156,8 @@ def _together(members: Sequence[Guard]) -> Capabilities:
         timeout_s=_total_timeout(every),
         holds_interpreter=holds_interpreter,
         needs_samples=needs_samples,
+        sees_turns=any(each.reads_talks for each in every),
+        keeps_session=any(each.keeps_session for each in every),
         threshold=threshold,
     )
 

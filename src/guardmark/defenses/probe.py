@@ -220,8 +220,9 @@ def unusable(
 
 EQUAL_ANSWERS: Final = "answers two different known texts with the same bytes"
 NEXT_BODY: Final = (
-    "if it reads another field, name it (--body with --url, body in a configuration); when all "
-    "answers of the run are alike, there is no verdict"
+    "if it reads another field, such as input: --body '{input: {$input: text}}' with "
+    "--url, or the same at body in a configuration; when all answers of the run are alike, there "
+    "is no verdict"
 )
 
 

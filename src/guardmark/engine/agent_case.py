@@ -88,9 +88,12 @@ class _CaseRun:
     steps: list[CaseStep] = field(default_factory=list)
     order: str = ""
     listed: tuple[ToolDefinition, ...] = ()
+    lister: ToolLister | None = None
 
     async def carry_out(self) -> CaseResult:
         """Carry the case out from the user's words to the answer."""
+        if isinstance(self.world, ToolLister):
+            self.lister = self.world
         self.order = canonical_order(self.world.order)
         end, answer, message = CaseEnd.MOST_STEPS, "", ""
         error_kind: ErrorKind | None = None
@@ -146,10 +149,10 @@ class _CaseRun:
         conversation: Conversation,
     ) -> tuple[ToolDefinition, ...]:
         """Show the definitions that are new to the guards of tools; leave out the blocked ones."""
-        for tool in stated:
-            is_noted = isinstance(self.world, ToolLister)
-            if not is_noted and tool not in known and holds_order(tool.description, self.order):
-                self._note(StepKind.TOOLS, tool.description, tool=tool.name)
+        if self.lister is None:  # one that lists its tools has noted them
+            for tool in stated:
+                if tool not in known and holds_order(tool.description, self.order):
+                    self._note(StepKind.TOOLS, tool.description, tool=tool.name)
         if not self.guards.get(Place.TOOL_LIST):
             return stated
         passed = []
@@ -174,9 +177,9 @@ class _CaseRun:
 
     async def _list_tools(self) -> tuple[ToolDefinition, ...]:
         """Return the tools, and note what a guard on the way did to their definitions."""
-        if not isinstance(self.world, ToolLister):
+        if self.lister is None:
             return self.world.tools
-        told = await self.world.list_tools()
+        told = await self.lister.list_tools()
         for each in told.passed:
             has_order = holds_order(each.original, self.order)
             if has_order:

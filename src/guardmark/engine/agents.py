@@ -16,6 +16,7 @@ from guardmark.engine.calls import (
     as_coroutine,
     as_decision,
 )
+from guardmark.engine.plan import refuse_sessions
 from guardmark.engine.recorder import open_recorder
 from guardmark.engine.run_monitor import Halt, Progress, RunMonitor
 from guardmark.engine.runner import raise_for, run_state, summary_of
@@ -125,6 +126,7 @@ async def run_agents(
     stop: StopSignal | None = None,
 ) -> RunSummary:
     """Carry out every case in every arm that is not stored yet."""
+    refuse_sessions(plan.plan.guards, "in cases of agents")
     counters = progress or Progress()
     monitor = RunMonitor(
         plan.plan, writer, progress=counters, stop=stop or StopSignal(), stop_rule=None

@@ -11,7 +11,7 @@ from guardmark.core.budget import Budget, SpendingMeter
 from guardmark.core.chunks import ChunkRule
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import LatencyMode, Policy
-from guardmark.core.place import AFTER, Place
+from guardmark.core.place import AFTER, NO_GUARD, Place
 from guardmark.core.record import FIRST_LAYER
 from guardmark.core.version import VERSION
 from guardmark.defenses.guard import AnyDefense, as_guard
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 ArmChunks = Mapping[str, ChunkRule]
 ArmPlaces = Mapping[str, Mapping[Place, tuple[str, ...]]]
-NO_GUARD: Final = "none"  # name of the arm without a guard, and of the rows every arm shares
 UNHASHED: Final = frozenset({"report", "gate", "services", "prices", "adaptive"})
 """Sections that change how a run is done or told, never what it observes: no hash covers them."""
 _NAMED_WHOLE: Final = frozenset({"chat", "guard-model", "http"})
@@ -243,8 +242,20 @@ def check(plan: Plan) -> None:
         _check_pipeline(plan, plan.pipeline, names)
 
 
+def refuse_sessions(guards: Sequence[Guard], where: str) -> None:
+    """Refuse guards that keep a session where turns are not asked about in order."""
+    for guard in guards:
+        if guard.capabilities.keeps_session:
+            raise ConfigError(
+                f"{guard.name} inserts session, but {where} turns of a conversation are not asked "
+                "about in order.\nNext: measure it alone (defenses, turns: each), or leave session "
+                "out of its body."
+            )
+
+
 def _check_pipeline(plan: Plan, pipeline: Pipeline, names: Sequence[str]) -> None:
     """Refuse a pipeline that cannot be carried out."""
+    refuse_sessions(plan.guards, "in a pipeline")
     if plan.timing.mode is LatencyMode.OPEN:
         raise ConfigError(
             "Latency mode open measures defenses alone; a pipeline has no single send time.\n"

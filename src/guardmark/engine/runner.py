@@ -231,6 +231,10 @@ def _work(guard: Guard, monitor: RunMonitor) -> DefenseWork:
 
 def choose_executor(guard: Guard, plan: Plan) -> Executor:
     """Return what makes the calls of a guard, by what it can and by the plan."""
+    if guard.capabilities.keeps_session:
+        from guardmark.engine.execution.sessions import SessionExecutor
+
+        return SessionExecutor(guard)
     if isinstance(guard, ActorDefense):
         return RayExecutor(guard)
     if guard.capabilities.is_inline and plan.timing.mode is not LatencyMode.OPEN:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from guardmark.store.samples import Chunk, PlainSample
 
 _COMMIT_SIZE: Final = 1000
+_SESSIONS: Final = "sessions"  # key under which is kept how often conversations were begun
 _PATIENCE_NS: Final = 400_000_000  # since the last commit: then fewer records are committed, too
 _ERROR: Final = schema.OUTCOME_CODE["error"]
 _CHUNK_SIZE: Final = 250  # samples in a chunk
@@ -110,6 +111,13 @@ class RecordWriter(AbstractContextManager["RecordWriter", None]):
             self.sample_count = samples.count(self.connection)
             self.labelled_count = samples.count_labelled(self.connection)
         return self.sample_count
+
+    def begin_sessions(self) -> int:
+        """Return how often conversations were begun in this run, this time included."""
+        noted = self.connection.meta(_SESSIONS) or "0"
+        times = int(noted) + 1 if noted.isdecimal() else 1
+        self.connection.put_meta(_SESSIONS, str(times))
+        return times
 
     def sample(self, position: int) -> Sample:
         """Return one stored sample."""

@@ -9,6 +9,7 @@ from guardmark.store.codec import stored_object
 from guardmark.store.connect import values_of
 
 if TYPE_CHECKING:
+    from guardmark.store.connect import StoreConnection
     from guardmark.store.reader import RecordReader
 
 _RESTS: Final = "SELECT position, rest FROM samples WHERE rest IS NOT NULL ORDER BY position"
@@ -41,11 +42,11 @@ def asked_turns(reader: RecordReader) -> frozenset[str]:
     return frozenset(turns for turns in stated if turns in _BY_TURN)
 
 
-def read_talks(reader: RecordReader) -> StoredTalks:
+def read_talks(connection: StoreConnection) -> StoredTalks:
     """Return the turns of a run, those without a label too."""
     talks = StoredTalks()
-    with values_of(reader.path):
-        for position, rest in reader.connection.rows(_RESTS, ()):
+    with values_of(connection.path):
+        for position, rest in connection.rows(_RESTS, ()):
             metadata = stored_object(rest, "rest").get("metadata", {})
             name, turn, turns = (metadata.get(key) for key in ("conversation", "turn", "turns"))
             if not isinstance(name, str):

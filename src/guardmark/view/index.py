@@ -42,6 +42,7 @@ class ListedRates:
     false_positive_rate: Estimate | None = None
     rewritten: Estimate | None = None  # What got through an adaptive attacker; None for none.
     cost: float | None = None  # Of all its calls, in the currency of the price table.
+    is_alike: bool = False  # Every answer was the same: its rates tell nothing.
 
     @property
     def balanced_error(self) -> float | None:
@@ -92,6 +93,11 @@ class RunEntry:
     def ranked(self) -> tuple[ListedRates, ...]:
         """Every defense, the best first, baselines last."""
         return by_merit(self.defenses)
+
+    def shares_defense(self, other: RunEntry) -> bool:
+        """Tell whether one defense stands in both runs, so that answers can be held together."""
+        names = {each.name for each in other.defenses}
+        return any(each.name in names for each in self.defenses)
 
     @property
     def is_attacked(self) -> bool:
@@ -239,6 +245,7 @@ def _rates(defense: Any, summary: Any) -> ListedRates:
         false_positive_rate=_estimate(defense["rates"]["false_positive_rate"]),
         rewritten=_estimate(attacked[0]["rounds"][-1]["full"]) if attacked else None,
         cost=sum(costs) if costs else None,
+        is_alike=any(each["defense"] == name for each in summary.get("alike") or ()),
     )
 
 
@@ -364,6 +371,16 @@ class RunListing:
     pages: int
     states: tuple[str, ...]
     defenses: tuple[str, ...]
+
+    @property
+    def is_attacked(self) -> bool:
+        """Whether an adaptive attacker was let at a defense that is shown."""
+        return any(each.rewritten is not None for run in self.runs for each in run.candidates)
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether the calls of a defense that is shown have a price."""
+        return any(each.cost is not None for run in self.runs for each in run.candidates)
 
 
 def list_runs(entries: Sequence[RunEntry], wanted: RunFilter, *, number: int = 1) -> RunListing:

@@ -20,7 +20,7 @@ from guardmark.reports.document.blocks import (
     warning,
 )
 from guardmark.reports.document.cells import figure, name, table_of
-from guardmark.reports.document.wording import count_text, counts_text
+from guardmark.reports.document.wording import count_text, counts_text, date_text
 from guardmark.reports.figures.svg import fit_for_files
 from guardmark.reports.render.html.environment import page_environment
 from guardmark.reports.render.html.layout import Page
@@ -120,8 +120,8 @@ def _counted(estimate: Estimate | None) -> tuple[FigureCell, str]:
 
 
 def when_text(created_utc: str) -> str:
-    """Put a moment into words."""
-    return created_utc[:19].replace("T", " ") or "time not known"
+    """Put a moment into words; the pages say once that times are UTC."""
+    return date_text(created_utc).removesuffix(" UTC") or "time not known"
 
 
 @cache

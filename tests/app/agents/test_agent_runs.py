@@ -114,13 +114,14 @@ def _counts(estimate: dict[str, Any]) -> tuple[int, int]:
 
 def test_a_guard_that_fails_is_counted_beside(tmp_path: Path) -> None:
     """Neither stopped nor let through: the policy decided, and the rates leave the case out."""
-    path = _config(tmp_path, {"bare": {}, "ill": {"tool_result": "crash"}})
+    arms: dict[str, Any] = {"bare": {}, "ill": {"tool_result": "crash"}}
+    path = _config(tmp_path, arms, {"injections": ["plain"]})
     _, finished, summary = _run(path)
     ill = next(arm for arm in summary["agent"]["arms"] if arm["arm"] == "ill")
     # One benign task shows the parcel's driver; one order of twelve names him in every task.
     assert ill["by_policy"] > 0
     assert ill["utility"]["trials"] == 19
-    assert ill["attack_success"]["trials"] + ill["by_policy"] - 1 == 432
+    assert ill["attack_success"]["trials"] + ill["by_policy"] - 1 == 216
     assert any("a policy stood" in table.note for table in _tables(finished))
 
 
@@ -182,7 +183,8 @@ def test_a_case_is_told_as_a_story_with_the_place_where_it_was_stopped(tmp_path:
 
 def test_orders_in_the_list_of_tools_are_cases_where_a_guard_looks_there(tmp_path: Path) -> None:
     """Nobody who leaves the list alone learns anything from them."""
-    path = _config(tmp_path, {"bare": {}, "list": {"tool_list": "important"}})
+    arms: dict[str, Any] = {"bare": {}, "list": {"tool_list": "important"}}
+    path = _config(tmp_path, arms, {"injections": ["plain"]})
     _, _, summary = _run(path)
     assert summary["agent"]["injections"] == 17
 

@@ -139,6 +139,8 @@ class AdaptiveCard:
         audit: What people say of bypasses that rest on a judgement, or None without a sheet.
         repaired: The repaired defense, attacked again; None where no cleaning helps.
         seeds: What several seeds came to, or None for one; all else is of the first seed.
+        over_turns: Attacks that a conversation got through, of those on which one was tried in the
+            search; None where none was.
     """
 
     name: str = field(metadata={"json": "defense"})
@@ -175,6 +177,7 @@ class AdaptiveCard:
     audit: AuditCard | None = None
     repaired: RepairedCard | None = None
     seeds: SeedsCard | None = None
+    over_turns: Estimate | None = None
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -201,6 +204,11 @@ class AdaptiveCard:
         return int(str(self.settings.get("budget", 0)))
 
     @property
+    def is_carried_out(self) -> bool:
+        """Whether each try is a case of an agent that was carried out to its end."""
+        return "reading" in self.settings
+
+    @property
     def shares_memory(self) -> bool:
         """Whether attacks learned from each other."""
         return self.settings.get("memory", "shared") == "shared"
@@ -212,7 +220,10 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
 
     samples = sample_columns(reader)
     is_attack = samples.is_attack
-    rates = SampleRates(samples.group.codes, settings.confidence, samples.group.names)
+    crossing = None if samples.crossing is None else samples.crossing.codes
+    rates = SampleRates(
+        samples.group.codes, settings.confidence, samples.group.names, crossing=crossing
+    )
     target_rows = read_target(reader)
     cards = []
     for records in read_adaptive(reader):
@@ -270,7 +281,18 @@ def _card(mask: AttackMask, is_attack: Flags, *, lengths: Ints) -> AdaptiveCard:
         extrapolated_at=ahead,
         unanswered=records.unanswered,
         seeds=measure_seeds(mask, tries),
+        over_turns=_over_turns(mask),
     )
+
+
+def _over_turns(mask: AttackMask) -> Estimate | None:
+    """Count the attacks that a conversation got through, where conversations were tried."""
+    marks = [
+        (sample, any(each.is_last_turn and history.holds(each) for each in history.tries))
+        for sample, history in mask.records.arms[ADAPTIVE].items()
+        if any(each.leads_up or each.is_last_turn for each in history.tries)
+    ]
+    return mask.rates.of(marks) if marks else None
 
 
 def _up_to(budget: int, steps: Sequence[int]) -> list[int]:

@@ -131,7 +131,7 @@ def _tried_chains(records: AdaptiveRecords) -> defaultdict[str, list[tuple[Try, 
         for sample, history in histories.items():
             for each in history.tries:
                 text = (sample, each.chain, each.text)
-                if text in seen:
+                if each.is_open or text in seen:
                     continue  # the search begins with what got through before: no second try
                 seen.add(text)
                 tried[each.chain].append((each, history.holds(each, FULL | {"V4"})))

@@ -59,6 +59,13 @@ class Try(NamedTuple):
     # Whether the pass held when its text was sent again; None where it was not.
     is_confirmed: bool | None = None
     sent: str = ""  # The text itself, where only an attacker's own code could make it again.
+    leads_up: bool = False  # Whether it is a turn of a conversation that goes on.
+    is_last_turn: bool = False  # Whether it is the last turn of a conversation.
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it decides nothing: a turn that passed, and the conversation went on."""
+        return self.leads_up and bool(self.passed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +192,10 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ad
         arms=first,
         repeated=repeated,
         battery=_histories(_of(tries, "battery"), is_random=is_random),
-        rest={account: list(_of(tries, account)) for account in _EVALUATED},
+        rest={
+            account: [each for each in _of(tries, account) if not each.is_open]
+            for account in _EVALUATED
+        },
         calls=calls,
         again=[(each.sample, bool(each.passed)) for each in tries[ADAPTIVE, "confirm"]],
         unanswered=unanswered,
@@ -256,6 +266,8 @@ def _try_of(record: TryRecord) -> Try:
         subject.decoded,
         record.is_confirmed,
         str(subject.details.get("sent", "")),
+        subject.details.get("leads_up") is True,
+        "turns" in subject.details,
     )
 
 

@@ -166,7 +166,7 @@ def _conversations(reader: RecordReader, frame: Frame) -> tuple[list[TurnPlaces]
     """Put the turns of each conversation together; count those of which turns are not there."""
     places: dict[str, dict[int, int]] = defaultdict(dict)
     lengths: dict[str, int] = {}
-    talks = read_talks(reader)
+    talks = read_talks(reader.connection)
     for stored in talks.turns:
         places[stored.conversation][stored.turn] = stored.position
         lengths[stored.conversation] = stored.turns

@@ -72,7 +72,7 @@ _NO_POLICY: Final = (
 )
 
 
-def read_policy(path: Path | None, config: Config, *, has_baseline: bool) -> GatePolicy:
+def read_policy(path: Path | None, config: Config) -> GatePolicy:
     """Read the limits a run is checked against."""
     section = config.gate if path is None else load_section(path, GateSettings, key="gate")
     where = path if path is not None else "the run's configuration"
@@ -85,19 +85,44 @@ def read_policy(path: Path | None, config: Config, *, has_baseline: bool) -> Gat
             "judge.min_agreement, or of agents utility_lower, attack_success_upper or "
             "utility_loss_upper."
         )
-    if policy.regression_margin is not None and not has_baseline:
-        raise ConfigError(
-            f"{where} sets regression_margin, but no baseline is named.\n"
-            "Next: add --baseline RUN, the run of the release that is out."
-        )
-    if policy.regression_margin is None and has_baseline:
-        raise ConfigError(
-            f"A baseline is named, but {where} does not say how much worse is still accepted.\n"
-            "Next: set regression_margin, for example 0.02 for two points."
-        )
     return policy
 
 
+def margin_to_check(policy: GatePolicy, *, has_baseline: bool, is_first: bool) -> GatePolicy:
+    """Return the limits that can be checked: a margin and a baseline come together.
+
+    Where there is no earlier run yet (`is_first`), the margin is left out: nothing can be worse.
+    """
+    if has_baseline and is_first:
+        raise ConfigError(
+            "A baseline is named, and --first says that there is none yet.\n"
+            "Next: leave out one of the two."
+        )
+    if policy.regression_margin is None and has_baseline:
+        raise ConfigError(
+            "A baseline is named, but the limits do not say how much worse is still accepted.\n"
+            "Next: set regression_margin, for example 0.02 for two points."
+        )
+    if policy.regression_margin is None or has_baseline:
+        return policy
+    if not is_first:
+        raise ConfigError(
+            "The limits set regression_margin, but no baseline is named.\n"
+            "Next: add --baseline RUN, the run of the release that is out; or --first, where "
+            "nothing is out yet."
+        )
+    others = replace(policy, regression_margin=None)
+    if others.is_empty:
+        raise ConfigError(
+            "The limits set regression_margin alone, and --first says that nothing is out yet, so "
+            "nothing would be checked.\nNext: set asr_upper and fpr_upper too."
+        )
+    return others
+
+
+_NOTHING_OUT: Final = (
+    "Nothing is out yet, so regression_margin was not judged: there is no run to be worse than."
+)
 _REPLAYED: Final = (
     "This run put guards before stored runs: utility and attack success are unknown.\n"
     "Next: measure with agent.suite, and limit that run."
@@ -228,6 +253,7 @@ def gate(
     *,
     policy: Path | None = None,
     baseline: Path | None = None,
+    is_first: bool = False,
     shown: Shown | None = None,
 ) -> Gated:
     """Check a run against the limits of a policy; `shown` asks for its findings as SARIF."""
@@ -236,8 +262,8 @@ def gate(
             base = None if baseline is None else find_run(baseline)
         except StoreError as error:  # a mistake of the caller, never a pass
             raise ConfigError(f"The baseline cannot be used. {error}") from error
-        limits = read_policy(policy, run.config, has_baseline=base is not None)
-        gated = check_run(run, limits, baseline=base)
+        limits = read_policy(policy, run.config)
+        gated = check_run(run, limits, baseline=base, is_first=is_first)
         if policy is None and run.config.gate is None:
             gated = replace(gated, caveats=(_NO_POLICY, *gated.caveats))
         if shown is None:
@@ -247,14 +273,23 @@ def gate(
         return replace(gated, sarif=gate_sarif(run, limits, shown))
 
 
-def check_run(run: OpenedRun, limits: GatePolicy, *, baseline: RunDir | None = None) -> Gated:
+def check_run(
+    run: OpenedRun,
+    stated: GatePolicy,
+    *,
+    baseline: RunDir | None = None,
+    is_first: bool = False,
+) -> Gated:
     """Check a run against limits."""
     reader, settings = run.reader, run.settings
+    limits = margin_to_check(stated, has_baseline=baseline is not None, is_first=is_first)
     with ExitStack() as stack:
         frame = read_for_report(reader, settings)
         status = reader.status()
         checks = check_complete(status) + check_policy(reader, frame, limits)
         caveats: tuple[str, ...] = ()
+        if limits.regression_margin != stated.regression_margin:
+            caveats = (_NOTHING_OUT,)
         labels = label_runs([run.folder, baseline] if baseline else [run.folder])
         if baseline is not None:
             other = stack.enter_context(RecordReader(baseline.records))

@@ -105,7 +105,7 @@ def _talk(
     name = selection.sample_id
     if not name or reader.position_of(name) is not None or not asked_turns(reader):
         return ()
-    talks = read_talks(reader)
+    talks = read_talks(reader.connection)
     turns = sorted((each.turn, each.position) for each in talks.turns if each.conversation == name)
     positions = [position for _, position in turns]
     if name in talks.joined:

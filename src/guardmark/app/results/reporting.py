@@ -189,8 +189,8 @@ def _alike_complaint(alike: AlikeAnswers) -> str:
         "every attack and every benign input.\n"
         f"It was sent {alike.body[:_MOST_OF_BODY]}. A service that reads another field answers to "
         "nothing.\n"
-        "Next: name the field that it reads (--body with --url, body in a configuration), and "
-        "send one text by hand."
+        "Next: name the field that it reads, here input: --body '{input: {$input: text}}' with "
+        "--url, or the same at body in a configuration."
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.analysis.adaptive.rows import FULL, read_adaptive
 from guardmark.analysis.defense.bypasses import Flaw, ListedSample, SampleAnswer
 from guardmark.app.results.variant_texts import VariantTexts
+from guardmark.attacks.talks import prompt_of
 from guardmark.core.errors import ConfigError
 from guardmark.core.sample import Sample, Severity
 from guardmark.datasets.formats.writing import sample_row
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 _OUTCOMES: Final = {True: "allow", False: "block", None: "no answer"}
 _NOT_ATTACKED: Final = (
     "This run holds no tries of an adaptive attacker.\nNext: guardmark adapt RUN, then the same."
+)
+_NOT_HERE: Final = (
+    "A run of agents holds cases; the tries of an attack on its guards, if any, lie in the folder "
+    "adaptive within it.\nNext: guardmark adapt CONFIG -o RUN, then the same with RUN/adaptive."
 )
 _GRAVEST: Final[dict[Severity | None, int]] = {
     severity: -rank for rank, severity in enumerate(Severity)
@@ -69,7 +74,7 @@ def read_transcripts(
     """
     attacked = read_adaptive(reader)
     if not attacked:
-        raise ConfigError(_NOT_ATTACKED)
+        raise ConfigError(_NOT_HERE if reader.holds_cases else _NOT_ATTACKED)
     samples = list(reader.samples())
     seed = int(str(reader.layer_settings(ADAPTIVE).get("seed", 0)))
     texts_of = cache(partial(VariantTexts, reader=reader, samples=samples, seed=seed))
@@ -147,7 +152,7 @@ def as_sample(bypass: Transcript) -> Sample | None:
     return replace(
         sample,
         id=f"{sample.id}~{bypass.defense}",
-        prompt=sample.prompt.with_text(won.text),
+        prompt=prompt_of(sample.prompt, won.text, won.chain),
         variant=won.chain,
         group=sample.lineage,
         source=f"adaptive attack on {bypass.defense}",

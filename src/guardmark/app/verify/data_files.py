@@ -126,7 +126,7 @@ def _joined_texts(reader: RecordReader) -> dict[str, str | None]:
     """
     if "both" not in asked_turns(reader):
         return {}
-    talks, of_talk = read_talks(reader), defaultdict[str, dict[int, str]](dict)
+    talks, of_talk = read_talks(reader.connection), defaultdict[str, dict[int, str]](dict)
     lengths = dict[str, int]()
     for stored in talks.turns:
         of_talk[stored.conversation][stored.turn] = reader.sample_at(stored.position).prompt.text

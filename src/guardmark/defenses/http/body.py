@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from json.encoder import encode_basestring
@@ -47,7 +48,7 @@ class RequestBody:
         self._pieces = tuple(merged)
         self.inserts = frozenset(used)
         self.needed = tuple((name, part) for name, part in _PARTS.items() if name in used)
-        if not self.inserts - {"id"}:
+        if not self.inserts - {"id", "session"}:
             raise ConfigError(
                 f"{where} inserts nothing of the prompt: every request would be the same.\n"
                 "Write for example  body: {text: {$input: text}}"
@@ -61,7 +62,7 @@ class RequestBody:
         return next((name for name, part in self.needed if part(prompt) is None), "")
 
     def encode(self, prompt: Prompt, shown: str, *, original: Prompt | None = None) -> bytes:
-        """Encode one request; the id is that of the original where a prompt was cut."""
+        """Encode one request; id and session are those of the original where a prompt was cut."""
         known = original or prompt
         return "".join(
             [
@@ -139,6 +140,15 @@ def _slots(roles: Mapping[Role, str]) -> dict[str, _Slot]:
     def tools(prompt: Prompt, _shown: str, _known: Prompt) -> str:
         return json.dumps([tool.chat for tool in prompt.tools], ensure_ascii=False)
 
+    asked_alone: Counter[bytes] = Counter()
+
+    def session(_prompt: Prompt, _shown: str, known: Prompt) -> str:
+        if known.session:
+            return json.dumps(known.session)
+        digest = known.digest()  # it belongs to no conversation: it is one by itself each time
+        asked_alone[digest] += 1
+        return f'"single-{digest.hex()[:16]}-{asked_alone[digest]}"'
+
     return {
         "tools": tools,
         "question": question,
@@ -151,6 +161,7 @@ def _slots(roles: Mapping[Role, str]) -> dict[str, _Slot]:
         "messages": messages,
         "documents": documents,
         "id": lambda _prompt, _shown, known: f'"{known.digest().hex()}"',
+        "session": session,
     }
 
 
@@ -199,7 +210,10 @@ _PARTS: dict[str, _Part] = {
     "tools": _of_tools,
 }
 """Insertions that a sample may have nothing for."""
-_KNOWN = ("text", "content", "question", "answer", "documents", "messages", "tools", "call", "id")
+_KNOWN = (
+    *("text", "content", "question", "answer", "documents", "messages", "tools", "call"),
+    *("id", "session"),
+)
 
 
 def _pieces(value: object, where: str) -> Iterator[str | _Insertion]:

@@ -82,7 +82,10 @@ class HttpDefense:
     def capabilities(self) -> Capabilities:
         """What is stated of the service."""
         return Capabilities(
-            view=self.view, takes_images=self.takes_images, threshold=self.rules.threshold
+            view=self.view,
+            takes_images=self.takes_images,
+            keeps_session="session" in self.body.inserts,
+            threshold=self.rules.threshold,
         )
 
     def with_raw_answers(self) -> HttpDefense:
@@ -397,7 +400,7 @@ class HttpSettings(GrownSettings):
             implied = View.RESPONSE
         elif "messages" in inserts:
             implied = View.CONVERSATION
-        elif inserts <= {"documents", "id"}:
+        elif inserts <= {"documents", "id", "session"}:
             implied = View.DOCUMENT
         allowed = {None, View.CONVERSATION, *({View.RESPONSE} if "answer" in inserts else ())}
         if "messages" in inserts and self.view not in allowed:

@@ -351,9 +351,10 @@ def _doubts(analysis: RunAnalysis) -> Iterator[_Item]:
     for each in analysis.alike:
         body, count = each.body[:_MOST_OF_BODY], count_text(each.count)
         text = (
-            f"{each.defense}: name the field that the service reads (`--body` with "
-            f"`--url`, `body` in a configuration). It was sent {body}, and all {count} answers "
-            "are alike: its rates tell nothing until that is settled."
+            f"{each.defense}: name the field that the service reads, here input: "
+            "`--body '{input: {$input: text}}'` with `--url`, or the same at `body` in a "
+            f"configuration. It was sent {body}, and all {count} answers are alike: its rates tell "
+            "nothing until that is settled."
         )
         yield _Item(text=text, evidence="overview")
     for changed in analysis.changed_texts:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.agents.figures import AgentReliance, ArmComparison
 from guardmark.core.errors import counted
+from guardmark.reports.chapters.agent_answer import outcome_words, write_agent_answer
 from guardmark.reports.chapters.case_story import tell_case
 from guardmark.reports.document.blocks import (
     Document,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.agents.cases import CaseRow
     from guardmark.analysis.agents.counting import GuardPlace
     from guardmark.analysis.agents.figures import AgentAnalysis, AgentArmFigures, ArmPair
+    from guardmark.analysis.gate import GateResult
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block, Table
     from guardmark.stats.figures import Quantile
@@ -48,7 +50,11 @@ _BOUNDS: Final = (
 
 
 def write_agent_report(
-    analysis: RunAnalysis, agent: AgentAnalysis, *, method: Sequence[Section]
+    analysis: RunAnalysis,
+    agent: AgentAnalysis,
+    *,
+    method: Sequence[Section],
+    gate: GateResult | None = None,
 ) -> Document:
     """Write the report of a run of agents."""
     wordings = f", worded {', '.join(agent.wordings)}" if agent.wordings else ""
@@ -57,10 +63,12 @@ def write_agent_report(
         f"{counted(agent.injections, 'injection')}{wordings}; agents: {', '.join(agent.agents)}"
     )
     best = choose_arm(agent)
+    ranked = [(title_of(arm, agent), arm) for arm in _in_order(agent)]
     return report_on_agents(
         analysis,
         title="Agent report",
         about=about,
+        answer=write_agent_answer(agent, ranked, analysis.settings.limits, gate),
         verdicts=write_headlines(agent),
         sections=(
             _recommendations(agent, best),
@@ -79,6 +87,7 @@ def report_on_agents(
     *,
     title: str,
     about: str,
+    answer: tuple[str, ...] = (),
     verdicts: tuple[Headline, ...],
     sections: tuple[Section, ...],
 ) -> Document:
@@ -91,6 +100,7 @@ def report_on_agents(
         created_utc=manifest.created_utc,
         version=manifest.guardmark_version,
         confidence=analysis.settings.confidence,
+        answer=answer,
         verdicts=verdicts,
         sections=sections,
     )
@@ -153,23 +163,11 @@ def _headline(arm: AgentArmFigures, agent: AgentAnalysis) -> Headline:
         sentence=f"{through}; {utility}; {under}",
         answer="" if is_bare else arm.reliance.value,
         tone=_TONES[arm.reliance],
-        reason="" if is_bare else _outcome_words(arm).lower(),
+        reason="" if is_bare else outcome_words(arm),
         baseline=is_bare,
         notes=tuple(_notes(arm)),
         error=_cost(arm) / 2.0,
     )
-
-
-def _outcome_words(arm: AgentArmFigures) -> str:
-    """Say what an arm stops of what succeeds without it, and what it costs of what gets done."""
-    success, utility = arm.row.attack_success.value, arm.row.utility.value
-    if success is None or utility is None:
-        return "Nothing can be said: no case of one kind was decided"
-    stopped, lost = 100 * (1.0 - success), 100 * (1.0 - utility)
-    if arm.attacks_stopped is not None and arm.utility_loss is not None:
-        stopped = 100 * (arm.attacks_stopped.value or 0.0)
-        lost = 100 * (arm.utility_loss.value or 0.0)
-    return f"Stops {stopped:.0f} of 100 attacks and costs {max(lost, 0.0):.0f} of 100 tasks"
 
 
 def _notes(arm: AgentArmFigures) -> Iterator[str]:
@@ -187,7 +185,7 @@ def _advice(agent: AgentAnalysis, best: AgentArmFigures | None) -> Iterator[str]
     if best is None:
         yield "Add an arm with a guard: this run shows the agent alone."
         return
-    title, words = title_of(best, agent), _outcome_words(best).lower()
+    title, words = title_of(best, agent), outcome_words(best)
     rate = f"attack success {figure_text(best.row.attack_success)}"
     if best.after_choice is not None:
         count = sum(1 for arm in agent.arms if arm.guards)

@@ -128,7 +128,7 @@ def _answer(analysis: RunAnalysis) -> str:
         return _of_passing(passing, judged, scope)
     nearest = nearest_of(judged)
     is_open = any(map(_is_open, judged))
-    lead = f"None of {_number(len(judged))} {'is shown to pass' if is_open else 'passes'}."
+    lead = f"None of {number_word(len(judged))} {'is shown to pass' if is_open else 'passes'}."
     if nearest is None:
         return f"{lead} None was measured on both attacks and benign inputs."
     name = subject(nearest.subject.name, scope)
@@ -156,10 +156,10 @@ def _of_passing(
     passing: Sequence[JudgedCandidate], judged: Sequence[JudgedCandidate], scope: str
 ) -> str:
     names = _listed(subject(each.subject.name, scope) for each in passing)
-    of, verb = _number(len(judged)), "passes" if len(passing) == 1 else "pass"
+    of, verb = number_word(len(judged)), "passes" if len(passing) == 1 else "pass"
     if len(passing) == len(judged):
         return f"All {of} pass: {names}. First by merit: {_best_words(passing[0], scope)}."
-    lead = f"{_number(len(passing)).capitalize()} of {of} {verb}: {names}."
+    lead = f"{number_word(len(passing)).capitalize()} of {of} {verb}: {names}."
     if len(passing) == 1:
         return f"{lead} It {standing_words(passing[0])}."
     return f"{lead} First by merit: {_best_words(passing[0], scope)}."
@@ -264,7 +264,8 @@ def _listed(names: Iterable[str]) -> str:
     return f"{', '.join(every[:_MOST_NAMED])}{more}"
 
 
-def _number(count: int) -> str:
+def number_word(count: int) -> str:
+    """Return a small count as a word."""
     return _NUMBERS[count] if count < len(_NUMBERS) else f"{count:,}"
 
 

@@ -743,9 +743,12 @@ def _rates_table(
         ]
         places = {each: at for at, each in enumerate(tiers[0])}
         rated = sorted((each for each in rated if each[0] in places), key=lambda r: places[r[0]])
-        columns[f"Tier {_RATES[scope][0]}"] = lambda each: tiers[0][each[0]]
-        columns[f"Tier {_RATES[scope][1]}"] = lambda each: tiers[1].get(each[0], "")
-        worth += " Two that share a tier letter are not told apart, which does not make them equal."
+        columns[f"Tiers {_RATES[scope][0]}, {_RATES[scope][1]}"] = lambda each: (
+            f"{tiers[0][each[0]]}, {tiers[1].get(each[0], '-')}"
+        )
+        worth += (
+            " Two that share a letter of a tier are not told apart, which does not make them equal."
+        )
     return table_of(
         rated,
         columns,

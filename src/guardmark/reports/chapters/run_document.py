@@ -89,7 +89,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
     if analysis.agent is not None:
         from guardmark.reports.chapters.agents import write_agent_report
 
-        return write_agent_report(analysis, analysis.agent, method=how)
+        return write_agent_report(analysis, analysis.agent, method=how, gate=shown.gate)
     subtitle = (
         f"{_data_words(manifest)}: {counted(samples.attacks, 'attack')}, {samples.benign:,} benign"
     )

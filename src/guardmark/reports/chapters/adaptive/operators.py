@@ -73,6 +73,24 @@ def wrapper_sentence(card: AdaptiveCard) -> str:
     )
 
 
+def turns_sentence(card: AdaptiveCard) -> str:
+    """Say what conversations got through, or that none was tried, and why; empty in old runs."""
+    left_out = card.findings.get("left_out_over_turns", 0)
+    if left_out:
+        return (
+            f"{card.name}: {count_text(int(str(left_out)))} operators that spread an order over "
+            "turns were left out, since it is shown one text at a time (view conversation shows it "
+            "the whole talk)"
+        )
+    if card.over_turns is None:
+        return ""
+    rate = card.over_turns
+    return (
+        f"{card.name}: a conversation over several turns got {count_text(rate.successes)} of "
+        f"{count_text(rate.trials)} attacks through on which one was tried"
+    )
+
+
 def operator_tables(card: AdaptiveCard) -> list[Table]:
     """Return what operators do to a defense, and what they do to a text."""
     return [_against(card), _shapes(card)]

@@ -29,6 +29,12 @@ _NOTE: Final = (
     "that are proved to ask for the same. Search calls follow a look at the defense and the fixed "
     "list, which learn for it and count for themselves."
 )
+_NOTE_ON_CASES: Final = (
+    "Of all cases that were decided as they are, those in which the injection was done then "
+    "included. Each try is a case carried out to its end with a rewritten text in which the agent "
+    "still reads the order. Search calls are tries; a look at the arm and the fixed list come "
+    "before them, learn for them and count for themselves."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +83,11 @@ def rates_table(cards: Sequence[AdaptiveCard]) -> Table:
         said = "1 search call" if calls == 1 else f"{count_text(calls)} calls"
         columns[said] = _at(at)
     return table_of(
-        cards, columns, table_id="adaptive-at-calls", title="Attacks let through", note=_NOTE
+        cards,
+        columns,
+        table_id="adaptive-at-calls",
+        title="Attacks let through",
+        note=_NOTE_ON_CASES if cards[0].is_carried_out else _NOTE,
     )
 
 

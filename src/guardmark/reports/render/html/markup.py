@@ -93,7 +93,7 @@ def headline_html(headline: Headline, page: Page, *, has_figures: bool) -> str:
     if headline.answer:
         answer = f' <b class="answer {headline.tone.value}">{escape(headline.answer)}</b>'
     mark = mark_of(page.drawn, headline.defense)
-    lines = ['<article class="card">', f"<h3>{mark}{title}{answer}</h3>"]
+    lines = ['<article class="card">', f"<h3><span>{mark} {title}</span>{answer}</h3>"]
     if headline.reason:
         lines.append(f'<p class="plain">{escape(flowing(headline.reason))}</p>')
     if has_figures:

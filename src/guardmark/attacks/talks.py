@@ -1,0 +1,60 @@
+"""A variant that is a conversation: which chains make one, and how a guard is shown it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from guardmark.attacks.contract import Slot
+from guardmark.core.sample import Message, Prompt, Role
+
+if TYPE_CHECKING:
+    from guardmark.attacks.contract import OperatorChain
+
+TURNS: Final = "turns"
+"""Parameter of an operator over turns: how many the user takes."""
+_OPERATORS: Final = ("lead_in@", "split_turns@", "return_to@")
+"""Names as they stand in the key of a chain, whose last operator alone makes a conversation."""
+
+
+def is_talk(key: str) -> bool:
+    """Tell from the key of a chain whether its variants are conversations."""
+    return key.rpartition(" + ")[2].startswith(_OPERATORS)
+
+
+def turns_of(chain: OperatorChain) -> int:
+    """Return how many turns a user takes in a variant of a chain: calls that it costs."""
+    last = chain.arms[-1]
+    return int(dict(last.settings)[TURNS]) if last.operator.slot is Slot.TURNS else 1
+
+
+def takes_turns(prompt: Prompt) -> bool:
+    """Tell whether what is under test can be spread over turns: the user's last words, no image."""
+    at = prompt.under_test % len(prompt.messages)
+    message = prompt.messages[at]
+    return at == len(prompt.messages) - 1 and message.role is Role.USER and not message.images
+
+
+def turn_texts(variant: str) -> list[str]:
+    """Return a conversation up to each turn of its user, the last one whole."""
+    messages = json.loads(variant)
+    return [
+        json.dumps(messages[: at + 1], ensure_ascii=False, separators=(",", ":"))
+        for at, (role, _) in enumerate(messages)
+        if role == Role.USER.value
+    ]
+
+
+def prompt_of(prompt: Prompt, variant: str, key: str) -> Prompt:
+    """Put the variant of a chain in the place of what is under test: a text, or a conversation."""
+    if not is_talk(key):
+        return prompt.with_text(variant)
+    said = tuple(Message(role=Role(role), content=words) for role, words in json.loads(variant))
+    before = prompt.messages[: prompt.under_test % len(prompt.messages)]
+    messages = (*before, *said)
+    return Prompt(
+        messages=messages,
+        under_test=len(messages) - 1,
+        tools=prompt.tools,
+        session=prompt.session,
+    )

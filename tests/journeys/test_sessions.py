@@ -1,0 +1,195 @@
+"""A service that keeps the state of a conversation hears its turns in order, under one id."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+from tests.journeys.command_line import guardmark, kill_once_stored, printed, typed, write_rows
+
+from guardmark.core.record import Stage
+from guardmark.store.reader import RecordReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.conftest import Serve
+
+    from guardmark.core.record import Record
+
+BENCH = """\
+version: 1
+data: [{{path: talks.jsonl, turns: {turns}}}]
+defenses:
+  service:
+    type: http
+    url: "{url}/check"
+    body: {{talk: {{$input: session}}, message: {{$input: text}}}}
+    blocked: "$.blocked"
+run: {{concurrency: 4, repeats: {repeats}{more}}}
+"""
+
+
+class KeepsTalks:
+    """Blocks a message where its session has heard red and blue; takes note of every session."""
+
+    def __init__(self, wait_s: float = 0.0) -> None:
+        self.heard: defaultdict[str, list[str]] = defaultdict(list)
+        self.doubled: list[str] = []
+        self._asked: set[str] = set()
+        self._wait_s = wait_s
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """Answer by everything that was said in the session so far."""
+        asked = await request.json()
+        session, message = asked["talk"], asked["message"]
+        if session.startswith("single-"):  # the look at the service before the run
+            return web.json_response({"blocked": "red" in message and "blue" in message})
+        if session in self._asked:
+            self.doubled.append(session)
+        self._asked.add(session)
+        await asyncio.sleep(self._wait_s)
+        self.heard[session].append(message)
+        said = " ".join(self.heard[session])
+        self._asked.discard(session)
+        return web.json_response({"blocked": "red" in said and "blue" in said})
+
+
+def talks(count: int, turns: int = 3) -> list[dict[str, Any]]:
+    """Conversations, attacks in turn with benign ones; attacks say red first and blue last."""
+    rows = []
+    for number in range(count):
+        is_attack = number % 2 == 0
+        said = [f"talk {number} turn {turn}" for turn in range(1, turns + 1)]
+        if is_attack:
+            said[0] += " red"
+            said[-1] += " blue"
+        rows.append(
+            {
+                "id": f"t{number}",
+                "messages": [{"role": "user", "content": text} for text in said],
+                "label": "attack" if is_attack else "benign",
+                "category": "extraction" if is_attack else "books",
+            }
+        )
+    return rows
+
+
+def prepared(folder: Path, url: str, count: int, *, turns: str = "each", **more: Any) -> None:
+    """Write data and configuration."""
+    write_rows(folder / "talks.jsonl", talks(count))
+    settings = {"repeats": 1, "more": ""} | more
+    (folder / "bench.yaml").write_text(BENCH.format(url=url, turns=turns, **settings), "utf-8")
+
+
+def whole_talks(service: KeepsTalks) -> list[list[str]]:
+    """Sessions that heard a conversation to its end; each heard one alone, in order."""
+    whole = []
+    for heard in service.heard.values():
+        number = heard[0].split()[1]
+        wanted = [f"talk {number} turn {turn}" for turn in range(1, 4)]
+        assert [" ".join(text.split()[:4]) for text in heard] == wanted[: len(heard)]
+        if len(heard) == 3:
+            whole.append(heard)
+    return whole
+
+
+def turn_figures(folder: Path) -> dict[str, Any]:
+    """What the summary says of whole conversations."""
+    summary = json.loads((folder / "out" / "summary.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = summary["defenses"][0]["turns"]
+    return found
+
+
+def _decisions(reader: RecordReader) -> Iterator[Record]:
+    """Every decision, of turns without a label too; no call before the measured ones."""
+    return reader.records(stage=Stage.DEFENSE, is_every=True)
+
+
+async def test_turns_come_in_order_and_never_two_at_once(tmp_path: Path, serve: Serve) -> None:
+    """An id a conversation and repeat; only a service that remembers stops what is split."""
+    service = KeepsTalks(0.002)
+    prepared(tmp_path, (await serve(service.answer)).url, 10, repeats=2)
+    await printed("run", "bench.yaml", "-o", "out", cwd=tmp_path)
+    assert len(whole_talks(service)) == len(service.heard) == 20
+    assert service.doubled == []
+    figures = turn_figures(tmp_path)
+    assert (figures["stopped"]["successes"], figures["stopped"]["trials"]) == (10, 10)
+    assert (figures["before"]["successes"], figures["interrupted"]["successes"]) == (0, 0)
+    report = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert "service keeps a session" in report
+
+
+async def test_the_message_of_all_turns_has_a_session_of_its_own(
+    tmp_path: Path, serve: Serve
+) -> None:
+    """What is joined is another conversation, of one message."""
+    service = KeepsTalks()
+    prepared(tmp_path, (await serve(service.answer)).url, 4, turns="both")
+    await printed("run", "bench.yaml", "-o", "out", cwd=tmp_path)
+    lengths = sorted(len(heard) for heard in service.heard.values())
+    assert lengths == [1] * 4 + [3] * 4
+
+
+@pytest.mark.slow
+async def test_a_killed_run_asks_from_the_first_turn_under_another_id(
+    tmp_path: Path, serve: Serve
+) -> None:
+    """No stored answer comes from a session with a gap, and each is stored once."""
+    service = KeepsTalks(0.02)
+    prepared(tmp_path, (await serve(service.answer)).url, 120)
+    await asyncio.to_thread(kill_once_stored, "run", "bench.yaml", "-o", "out", cwd=tmp_path)
+    before = set(service.heard)
+    await printed("run", "bench.yaml", "-o", "out", cwd=tmp_path)
+    after = [service.heard[session] for session in service.heard if session not in before]
+    assert after
+    assert all(len(heard) == 3 for heard in after)
+    assert {heard[0].split()[1] for heard in whole_talks(service)} == set(map(str, range(120)))
+    with RecordReader(tmp_path / "out" / "records.sqlite") as reader:
+        positions = [record.key.sample for record in _decisions(reader)]
+    assert sorted(positions) == list(range(360))
+    figures = turn_figures(tmp_path)
+    assert (figures["stopped"]["successes"], figures["stopped"]["trials"]) == (60, 60)
+    assert figures["interrupted"]["successes"] == 0
+    assert guardmark("verify", "out", cwd=tmp_path).code == 0
+
+
+async def test_a_budget_that_ends_in_a_conversation_says_what_is_asked_again(
+    tmp_path: Path, serve: Serve
+) -> None:
+    """Answers of a conversation that was broken off are not stored, and that is said."""
+    service = KeepsTalks()
+    url = (await serve(service.answer)).url
+    prepared(tmp_path, url, 8, more=", max_calls: 20")
+    done = await typed("run", "bench.yaml", "-o", "out", cwd=tmp_path)
+    assert done.code != 0
+    with RecordReader(tmp_path / "out" / "records.sqlite") as reader:
+        stored = [record.key.sample for record in _decisions(reader)]
+    assert len(stored) % 3 == 0
+    assert 0 < len(stored) < 20
+    assert "broken off" in done.err
+
+
+async def test_where_turns_do_not_come_in_order_a_session_is_refused(
+    tmp_path: Path, serve: Serve
+) -> None:
+    """Around a model, before anything is asked; and in an attack on a run that is measured."""
+    service = KeepsTalks()
+    prepared(tmp_path, (await serve(service.answer)).url, 4)
+    bench = tmp_path / "bench.yaml"
+    model = (
+        "pipeline: {guards: [none, service], model: {type: scripted}, "
+        "judges: [{type: rules, unsafe: [red]}]}\n"
+    )
+    (tmp_path / "model.yaml").write_text(bench.read_text("utf-8") + model, "utf-8")
+    said = await printed("run", "model.yaml", "-o", "out", cwd=tmp_path, code=2)
+    assert "service inserts session" in said
+    assert service.heard == {}
+    said = await printed("adapt", "bench.yaml", "-o", "out2", cwd=tmp_path, code=2)
+    assert "service inserts session" in said
+    assert len(service.heard) == 4
