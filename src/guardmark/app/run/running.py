@@ -25,6 +25,7 @@ from guardmark.app.parts.prices import (
     require_measurable,
     spending_of,
 )
+from guardmark.app.results.service_notes import note_refused_fields
 from guardmark.app.run.continuing import SPENT_NOTE, Start, find_place, unanswered_note
 from guardmark.app.run.equal_texts import note_equal_texts
 from guardmark.app.run.run_folder import (
@@ -48,7 +49,7 @@ from guardmark.datasets.checks.patterns import note_patterns
 from guardmark.datasets.settings import describe_data, merge_files
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import CachedParts, Plan, Timing, Workers
-from guardmark.engine.probing import note_refused_fields, probe_parts
+from guardmark.engine.probing import probe_parts
 from guardmark.engine.run_monitor import Progress
 from guardmark.engine.runner import run as run_engine
 from guardmark.engine.shards import ShardSet
