@@ -141,7 +141,7 @@ async def test_the_limit_of_money_holds_over_calls_of_agents(tmp_path: Path, ser
     path = _bench(tmp_path, server.url, {"bare": {}}, prices={"small": PRICES["small"]}, run=limits)
     for _ in range(4):  # two cases of two calls each time; the fifth call begins a third case
         before = model.asked
-        with pytest.raises(BudgetReached, match="0.01 of 0.01 cost are used up"):
+        with pytest.raises(BudgetReached, match=r"0\.01 of 0\.01 cost are used up"):
             await _measured(path)
         assert model.asked == before + 5
     done = await _measured(path)
