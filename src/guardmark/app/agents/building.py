@@ -18,7 +18,7 @@ from guardmark.engine.agent_case import CaseRules
 from guardmark.engine.agents import AgentArm
 from guardmark.engine.plan import BuiltPart
 from guardmark.interchange.stored_runs.reading import read_stored_runs
-from guardmark.suites.agentdojo.suite import SUITES, AgentDojoSuite
+from guardmark.suites.agentdojo.suite import SUITES, AgentDojoSuite, start_processes
 from guardmark.suites.loading import BUILT_IN, load_suite, suite_path
 from guardmark.suites.stored import StoredAgents, StoredSuite
 from guardmark.suites.suite import cases_of
@@ -194,6 +194,7 @@ async def open_suites(settings: AgentSettings, folder: Path) -> tuple[AgentSuite
     if settings.replay:
         return open_stored_suites(read_stored_runs(folder / settings.replay))
     opened: list[AgentSuite] = []
+    interpreter, shared = settings.interpreter, start_processes(settings.interpreter)
     for name in _suite_names(settings):
         path = suite_path(name, folder)
         if path is not None:
@@ -203,7 +204,7 @@ async def open_suites(settings: AgentSettings, folder: Path) -> tuple[AgentSuite
         if family != _AGENTDOJO or own not in SUITES:
             known = [*BUILT_IN, _AGENTDOJO, *(f"{_AGENTDOJO}/{each}" for each in SUITES)]
             raise UnknownName("suite", name, known)
-        opened.append(await AgentDojoSuite.start(own, interpreter=settings.interpreter))
+        opened.append(await AgentDojoSuite.start(own, interpreter=interpreter, shared=shared))
     names = [suite.name for suite in opened]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -30,6 +30,11 @@ _OUR_NAMES: Final = {
 """How errands words an order, to what AgentDojo calls the like."""
 
 
+def start_processes(interpreter: str, count: int = 0) -> Sequence[AgentDojoProcess]:
+    """Return processes, each of which serves every suite; they start when they are asked."""
+    return [AgentDojoProcess(interpreter) for _ in range(count or cpu_count() or 1)]
+
+
 class AgentDojoSuite:
     """One suite of AgentDojo, its worlds spread over several processes."""
 
@@ -43,9 +48,16 @@ class AgentDojoSuite:
         self._numbers = count()
 
     @classmethod
-    async def start(cls, name: str, *, interpreter: str, processes: int = 0) -> AgentDojoSuite:
-        """Start the processes of a suite, and read what is in it."""
-        workers = [AgentDojoProcess(interpreter) for _ in range(processes or cpu_count() or 1)]
+    async def start(
+        cls,
+        name: str,
+        *,
+        interpreter: str,
+        processes: int = 0,
+        shared: Sequence[AgentDojoProcess] = (),
+    ) -> AgentDojoSuite:
+        """Read what is in a suite; it starts processes of its own, unless several share some."""
+        workers = shared or start_processes(interpreter, processes)
         described = await workers[0].ask("describe", suite=name)
         return cls(name, described, workers)
 
@@ -92,8 +104,8 @@ class AgentDojoSuite:
 
     async def open(self, case: CaseId, *, text: str | None = None) -> AgentDojoWorld:
         """Open the world of one case in one of the processes."""
-        number = next(self._numbers)
-        process = self._processes[number % len(self._processes)]
+        count = next(self._numbers)
+        process, number = self._processes[count % len(self._processes)], f"{self._own_name}-{count}"
         opened = await process.ask(
             "open",
             case=number,
@@ -137,7 +149,7 @@ class AgentDojoSuite:
 class AgentDojoWorld:
     """One case in a process."""
 
-    number: int
+    number: str
     process: AgentDojoProcess
     prompt: str
     tools: tuple[ToolDefinition, ...]

@@ -17,6 +17,26 @@ _ADDRESSED = "gpt-4o-2024-05-13"
 """Model whom the attacks of the package address by its name."""
 
 
+def _read_yaml_in_c() -> None:
+    """Let the package read its worlds with the parser in C, where PyYAML has it: most of its time.
+
+    What that parser refuses is read by the usual one, which then says what is wrong.
+    """
+    import yaml
+
+    if not yaml.__with_libyaml__:
+        return
+    usual = yaml.safe_load
+
+    def safe_load(stream: Any) -> Any:
+        try:
+            return yaml.load(stream, Loader=yaml.CSafeLoader)
+        except yaml.YAMLError:
+            return usual(stream)
+
+    yaml.safe_load = safe_load
+
+
 class _Target:
     """What the attacks of the package ask of a pipeline: its name."""
 
@@ -33,6 +53,7 @@ class Desk:
         from agentdojo.task_suite.load_suites import get_suites
         from agentdojo.types import text_content_block_from_string
 
+        _read_yaml_in_c()
         self.suites = get_suites(_BENCHMARK)
         self.registry = attack_registry
         self.call_type = FunctionCall
@@ -41,7 +62,7 @@ class Desk:
         self.is_string_list = is_string_list
         self.block_of = text_content_block_from_string
         self.attacks: dict[tuple[str, str], Any] = {}
-        self.cases: dict[int, dict[str, Any]] = {}
+        self.cases: dict[str, dict[str, Any]] = {}
 
     def describe(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Tell tasks, injections and tools of a suite, and the names of attacks."""
