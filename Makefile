@@ -8,10 +8,10 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Hundreds of tests start the command line: byte code is compiled once, not by each of them.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test slow coverage check lint types floors sizes fix bench field-study field-study-agents soak lock clean hf inspect interop ray docs gallery dist sbom installed mutation packaging
+.PHONY: help demo test slow coverage check lint types floors sizes fix bench field-study field-study-agents soak lock clean hf inspect interop counterparts ray docs gallery dist sbom installed mutation packaging
 
 help:           ## what can be made
-	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -64,18 +64,35 @@ INTEROP_TOOLS := agentdojo=agentdojo==0.1.35 any_guardrail=any-guardrail==0.7.7 
   openai_guardrails=openai-guardrails[benchmark]==0.3.6 pyrit=pyrit==1.1.0 garak=garak==0.17.1 \
   inspect=inspect_ai==0.3.285 inspect=openai mlflow=mlflow==3.17.2 mlflow=. \
   otel=opentelemetry-sdk==1.45.2 otel=opentelemetry-proto==1.45.2 croissant=mlcroissant==1.1.1
-interop: $(VENV)/.ready-dev   ## run the tools whose files are read or written, on loopback (half an hour)
-	@mkdir -p $(INTEROP)/promptfoo
+define environments
+	@mkdir -p $(INTEROP)
 	$(PIP) uv
-	npm install --silent --no-audit --no-fund --prefix $(INTEROP)/promptfoo promptfoo@0.121.20
-	@for each in $(INTEROP_TOOLS); do \
+	@for each in $(1); do \
 	  tool=$${each%%=*}; [ -d $(INTEROP)/$$tool/bin ] || $(PYTHON) -m venv $(INTEROP)/$$tool; \
 	  $(BIN)/uv pip install --quiet --python $(INTEROP)/$$tool/bin/python "$${each#*=}" || exit 1; \
 	done
+endef
+interop: $(VENV)/.ready-dev counterparts  ## run the tools whose files are read or written, on loopback (half an hour)
+	@mkdir -p $(INTEROP)/promptfoo
+	npm install --silent --no-audit --no-fund --prefix $(INTEROP)/promptfoo promptfoo@0.121.20
+	$(call environments,$(INTEROP_TOOLS))
 	$(BIN)/python -m tests.interop.make $(INTEROP)
 	GUARDMARK_PROMPTFOO=$(abspath $(INTEROP))/promptfoo/node_modules/.bin/promptfoo \
 	  $(BIN)/python -m pytest tests/interchange/test_interop.py tests/journeys/test_export.py --no-header
 	GUARDMARK_INTEROP=$(abspath $(INTEROP)) $(BIN)/python -m pytest tests/interop/test_read_back.py --no-header
+
+# What is measured as it is, offline: guards, servers that stream, proxies, agents, a benchmark.
+COUNTERPARTS := nemo=nemoguardrails[server]==0.24.1 \
+  presidio=presidio-analyzer==2.2.366 presidio=presidio-anonymizer==2.2.366 presidio=flask==3.1.3 \
+  litellm=litellm[proxy]==1.108.7 fastmcp=fastmcp==4.1.6 \
+  proxies=mcp-proxy==0.13.0 proxies=agentbelay==0.1.0 agentdojo=agentdojo==0.1.35 \
+  agents=openai-agents==0.24.0 agents=langgraph==1.2.22 agents=langchain==1.5.2 \
+  agents=langchain-openai==1.7.4 agents=pydantic-ai-slim[openai]==2.68.0 agents=--editable=.
+counterparts: $(VENV)/.ready-dev   ## measure guards, proxies and agents of other people's make (a quarter of an hour)
+	$(call environments,$(COUNTERPARTS))
+	GUARDMARK_INTEROP=$(abspath $(INTEROP)) GUARDMARK_AGENTDOJO=$(abspath $(INTEROP))/agentdojo/bin/python \
+	  $(BIN)/python -m pytest --no-header --durations=0 --durations-min=1 tests/suites/test_agentdojo.py \
+	  $(filter-out %/test_read_back.py,$(wildcard tests/interop/test_*.py))
 
 # The wheel where there is no checkout, with the lowest versions promised and the newest there are.
 NEWCOMER = $(BIN)/python -m pytest -m slow tests/journeys/test_newcomer.py --no-header

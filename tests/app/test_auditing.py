@@ -31,8 +31,8 @@ from guardmark.app.labels.auditing import draw_audit
 from guardmark.app.labels.human_labels import read_labels, store_labels
 from guardmark.core.errors import DatasetError, StorageError, StoreError
 from guardmark.core.outcome import VerdictLabel
+from guardmark.core.place import NO_GUARD
 from guardmark.core.record import Stage
-from guardmark.engine.plan import NO_GUARD
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 

@@ -14,8 +14,9 @@ from parts import Batched, Inline, Judging, Limits, Model, Remote, number_of, th
 from guardmark.core.errors import GuardmarkError
 from guardmark.core.manifest import LatencyMode, Policy, RunManifest
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
+from guardmark.core.place import NO_GUARD
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.engine.plan import NO_GUARD, Pipeline, Plan, Timing
+from guardmark.engine.plan import Pipeline, Plan, Timing
 from guardmark.engine.runner import Ending, run
 from guardmark.engine.supervision import StopSignal
 from guardmark.store.records import RecordWriter

@@ -9,7 +9,8 @@ from pathlib import Path
 from tests.engine.parts import Inline, Judging, Model, Remote
 
 from guardmark.core.outcome import BLOCKED
-from guardmark.engine.plan import NO_GUARD, CachedParts, Pipeline, Plan
+from guardmark.core.place import NO_GUARD
+from guardmark.engine.plan import CachedParts, Pipeline, Plan
 from guardmark.engine.runner import run
 from guardmark.store.cache import AnswerCache
 from guardmark.store.columns import record_columns

@@ -12,10 +12,10 @@ from tests.engine.parts import Batched, Inline, Judging, Model, Remote, number_o
 from guardmark.core.errors import BudgetReached, ConfigError
 from guardmark.core.manifest import LatencyMode, Policy
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Outcome, Response
-from guardmark.core.place import Place
+from guardmark.core.place import NO_GUARD, Place
 from guardmark.core.record import Record, Stage
 from guardmark.core.sample import Prompt, Role, View
-from guardmark.engine.plan import NO_GUARD, Budget, Pipeline, Plan, Timing
+from guardmark.engine.plan import Budget, Pipeline, Plan, Timing
 from guardmark.engine.runner import Ending, run
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter

@@ -15,9 +15,10 @@ from guardmark.core.chunks import ChunkRule
 from guardmark.core.errors import BudgetReached
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Outcome, Response
+from guardmark.core.place import NO_GUARD
 from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt, View
-from guardmark.engine.plan import NO_GUARD, Budget, Pipeline, Plan
+from guardmark.engine.plan import Budget, Pipeline, Plan
 from guardmark.engine.runner import Ending, run
 from guardmark.store.reader import RecordReader
 

@@ -22,10 +22,11 @@ from guardmark.core.outcome import (
     Verdict,
     VerdictLabel,
 )
+from guardmark.core.place import NO_GUARD
 from guardmark.core.record import Record, Stage
 from guardmark.core.sample import Prompt
 from guardmark.core.usage import Usage
-from guardmark.engine.plan import NO_GUARD, Budget, Pipeline, Plan, Timing
+from guardmark.engine.plan import Budget, Pipeline, Plan, Timing
 from guardmark.engine.runner import Ending, run
 from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader

@@ -24,9 +24,10 @@ from guardmark.core.outcome import (
     Verdict,
     VerdictLabel,
 )
+from guardmark.core.place import NO_GUARD
 from guardmark.core.record import Record, Stage
 from guardmark.core.sample import Prompt, Role, View
-from guardmark.engine.plan import NO_GUARD, Budget, Pipeline, Plan, Timing
+from guardmark.engine.plan import Budget, Pipeline, Plan, Timing
 from guardmark.engine.run_monitor import Progress
 from guardmark.engine.runner import Ending, run
 from guardmark.engine.supervision import StopSignal

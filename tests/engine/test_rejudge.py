@@ -10,9 +10,10 @@ from tests.engine.parts import Judging, Model, number_of
 
 from guardmark.core.errors import BudgetReached, ConfigError, UntrustworthyRun
 from guardmark.core.outcome import ErrorKind, Response, Verdict, VerdictLabel
+from guardmark.core.place import NO_GUARD
 from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt
-from guardmark.engine.plan import NO_GUARD, Budget, Pipeline, Plan
+from guardmark.engine.plan import Budget, Pipeline, Plan
 from guardmark.engine.rejudge import judge_again
 from guardmark.engine.run_monitor import Progress
 from guardmark.engine.runner import Ending, run

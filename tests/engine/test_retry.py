@@ -20,9 +20,10 @@ from guardmark.core.outcome import (
     Outcome,
     Response,
 )
+from guardmark.core.place import NO_GUARD
 from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt, View
-from guardmark.engine.plan import NO_GUARD, Pipeline, Plan
+from guardmark.engine.plan import Pipeline, Plan
 from guardmark.engine.runner import run
 from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader

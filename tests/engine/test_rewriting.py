@@ -26,11 +26,12 @@ from guardmark.core.outcome import (
     Verdict,
     VerdictLabel,
 )
+from guardmark.core.place import NO_GUARD
 from guardmark.core.protocols import Capabilities
 from guardmark.core.record import Stage
 from guardmark.core.sample import Image, Label, Message, Prompt, Role, Sample, ToolCall, View
 from guardmark.defenses.chain import ChainDefense
-from guardmark.engine.plan import NO_GUARD, Budget, Pipeline, Plan, Timing
+from guardmark.engine.plan import Budget, Pipeline, Plan, Timing
 from guardmark.engine.runner import Ending, run
 from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader

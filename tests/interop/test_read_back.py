@@ -4,39 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.interop.environments import NEEDS_ENVIRONMENTS, free_port, program, serving
 from tests.journeys.command_line import guardmark
 
 from guardmark.datasets.builtin import BUILTIN_SETS
 
-ENVIRONMENTS = Path(os.environ.get("GUARDMARK_INTEROP", ""))
 SCRIPTS = Path(__file__).with_name("read_back")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not os.environ.get("GUARDMARK_INTEROP"), reason="make interop builds the environments"
-    ),
-]
-
-
-def python_of(tool: str) -> Path:
-    """Return the interpreter of a tool's environment."""
-    return ENVIRONMENTS / tool / "bin" / "python"
+pytestmark = NEEDS_ENVIRONMENTS
 
 
 def read_back(tool: str, *given: object, **variables: str) -> Any:
     """Run the script of a tool in its environment; return what it prints as JSON."""
     done = subprocess.run(
-        [python_of(tool), "-P", SCRIPTS / f"{tool}.py", *map(str, given)],
+        [program(tool), "-P", SCRIPTS / f"{tool}.py", *map(str, given)],
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
@@ -90,36 +78,20 @@ def test_mlcroissant_reads_every_built_in_data_set() -> None:
 @contextmanager
 def mlflow_server(folder: Path) -> Iterator[str]:
     """Serve MLflow on loopback, with a database in a folder."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
+    port = free_port()
     command = [
-        *(ENVIRONMENTS / "mlflow" / "bin" / "mlflow", "server", "--host", "127.0.0.1"),
-        *("--port", str(port), "--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"),
-        *("--artifacts-destination", str(folder / "artefacts"), "--workers", "1"),
+        *(program("mlflow", "mlflow"), "server", "--host", "127.0.0.1"),
+        *("--port", port, "--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"),
+        *("--artifacts-destination", folder / "artefacts", "--workers", "1"),
     ]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        try:
-            _wait_for(port)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.terminate()
-
-
-def _wait_for(port: int) -> None:
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
-        with socket.socket() as tried:
-            if tried.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.2)
-    pytest.fail("MLflow did not come up")
+    with serving(*command, port=port, cwd=folder) as address:
+        yield address
 
 
 def export_to(home: Path, address: str) -> subprocess.CompletedProcess[str]:
     """Export with the guardmark that is installed beside MLflow."""
     return subprocess.run(
-        [python_of("mlflow"), "-m", "guardmark", "export", "run", "--to", "mlflow"],
+        [program("mlflow"), "-m", "guardmark", "export", "run", "--to", "mlflow"],
         cwd=home,
         env={**os.environ, "MLFLOW_TRACKING_URI": address},
         capture_output=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from time import process_time
@@ -15,17 +16,26 @@ from guardmark.core.errors import StoreError
 from guardmark.store.reader import RecordReader
 from guardmark.store.seals import SEALS, read_seals
 
+Statement = tuple[str, tuple[object, ...]]
+Change = Callable[[], Statement]
+"""Makes what is stored; megabytes are made by the test that stores them."""
 
-def evidence(**fields: object) -> tuple[str, tuple[object, ...]]:
+
+def evidence(**fields: object) -> Change:
     """A row of details with this evidence."""
     query = "INSERT INTO details VALUES (1, 0, 0, 0, 0, 1, NULL, ?)"
-    return query, (json.dumps(fields),)
+    return lambda: (query, (json.dumps(fields),))
 
 
-def manifest(path: str, value: object) -> tuple[str, tuple[object, ...]]:
+def manifest(path: str, value: object) -> Change:
     """A manifest in which this stands at a path."""
     query = "UPDATE meta SET value = json_set(value, ?, json(?)) WHERE key = 'manifest'"
-    return query, (path, json.dumps(value))
+    return lambda: (query, (path, json.dumps(value)))
+
+
+def stored(query: str, *values: object) -> Change:
+    """What a statement stores."""
+    return lambda: (query, values)
 
 
 MANY_ROWS = (
@@ -36,14 +46,14 @@ TOO_MUCH = {
     "attempts": (evidence(attempts=[[1, 200, "", 0]] * 100_000), "1,000 attempts"),
     "categories": (evidence(categories=[["c", True, None]] * 100_000), "2,000 categories"),
     "evidence": (evidence(raw="x" * (limits.LONGEST_EVIDENCE + 1)), "more than 16 MiB"),
-    "defenses": ((MANY_ROWS.format(2_000, "defenses"), ()), "500 defenses"),
-    "layers": ((MANY_ROWS.format(50_000, "layers"), ()), "2,000 layers"),
-    "name": (("UPDATE defenses SET name = ?", ("n" * 2_000_000,)), "1,000 characters"),
+    "defenses": (stored(MANY_ROWS.format(2_000, "defenses")), "500 defenses"),
+    "layers": (stored(MANY_ROWS.format(50_000, "layers")), "2,000 layers"),
+    "name": (stored("UPDATE defenses SET name = ?", "n" * 2_000_000), "1,000 characters"),
     "id": (
-        ("UPDATE samples SET id = ? WHERE position = 0", ("n" * 2_000_000,)),
+        stored("UPDATE samples SET id = ? WHERE position = 0", "n" * 2_000_000),
         "10,000 characters",
     ),
-    "facet": (("UPDATE kinds SET category = ?", ("n" * 2_000_000,)), "10,000 characters"),
+    "facet": (stored("UPDATE kinds SET category = ?", "n" * 2_000_000), "10,000 characters"),
     "parts": (manifest("$.parts", [{"name": "a"}] * 10_000), "2,000 parts"),
     "prevalence": (
         manifest("$.settings.stats", {"prevalence": [0.1] * 100_000}),
@@ -61,7 +71,8 @@ TOO_MUCH = {
 @pytest.mark.parametrize("case", TOO_MUCH)
 def test_what_is_too_much_is_refused_with_its_limit(finished: Path, case: str) -> None:
     """By the one who opens the records, before a figure is computed."""
-    (query, values), said = TOO_MUCH[case]
+    change, said = TOO_MUCH[case]
+    query, values = change()
     with closing(sqlite3.connect(finished)) as connection:
         connection.execute(query, values)
         connection.commit()

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.asker import TryKey
     from guardmark.adaptive.model_asker import AttackerPlan
-    from guardmark.adaptive.state import Account, Query, Target
+    from guardmark.adaptive.state import Account, Query, ReadingRule, Target
     from guardmark.adaptive.target import ProtectedTarget
     from guardmark.attacks.contract import GradientAttack, OperatorChain
     from guardmark.core.protocols import Guard
@@ -79,6 +79,7 @@ class AdaptivePlan:
     own: tuple[OperatorChain, ...] = ()  # Own operators, each a chain of one.
     has_repair: bool = True  # Whether a repair is looked for, and attacked again.
     has_controls: bool = True  # Whether control arms and benign texts are asked.
+    reading: ReadingRule | None = None
 
     @property
     def lock(self) -> Lock:
@@ -115,6 +116,8 @@ class AdaptivePlan:
             values["repair"] = False
         if not self.has_controls:
             values["controls"] = False
+        if self.reading is not None:
+            values["reading"] = self.reading.name
         return values
 
 
@@ -214,6 +217,7 @@ def _attack(plan: AdaptivePlan, guard: Guard, context: AskContext) -> _Attack:
             shares_memory=plan.shares_memory,
             battery=plan.battery,
             own=plan.own,
+            reading=plan.reading,
             has_turns=guard.capabilities.reads_talks,
         ),
         defense=DefenseAsker(guard, context),

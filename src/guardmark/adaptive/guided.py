@@ -118,7 +118,8 @@ class _Descent:
         while ranked:
             self.tried = tuple(edit for _, edit in ranked[: self.step])
             query = self._query()
-            if query.is_proved and query.text not in self.target.seen:
+            is_attack = self.state.may_send(self.target.sample, query.text)
+            if query.is_proved and is_attack and query.text not in self.target.seen:
                 self.target.seen.add(query.text)
                 return query
             if self.step == 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import blake2b, sha256
@@ -25,6 +25,20 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Prompt, Sample
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingRule:
+    """What a rewritten attack must keep beside its tier: whom it is for must still read it.
+
+    Attributes:
+        name: Its name and version, part of what tries are identified by.
+        holds: Whether an attack can still be read in a text that an operator made of it.
+    """
+
+    name: str
+    holds: Callable[[Sample, str], bool]
+
 
 MODEL_ROUND: Final = "R5"  # round in which models help the attacker
 REWORDING: Final = "R5 twin"  # round of benign texts as an attacker model rewords them
@@ -267,6 +281,7 @@ class SearchState:
     turn: int = 1
     battery: str = BATTERY_VERSION
     own: tuple[OperatorChain, ...] = ()  # Own operators, each a chain of one.
+    reading: ReadingRule | None = None
     has_turns: bool = False  # Whether the defense is shown conversations.
 
     def chains(self) -> tuple[OperatorChain, ...]:
@@ -340,7 +355,7 @@ class SearchState:
             seed=seed_for(self.seed, key, sample.id, index),
             must_keep=sample.must_keep,
         )
-        if not made.is_variant or made.tier is None:
+        if not made.is_variant or made.tier is None or not self.may_send(sample, made.text):
             return None
         is_decodable = account is Account.BATTERY and chain.needs_decoder
         decoded = recovers(sample.prompt.text, made.text) if is_decodable else None
@@ -355,6 +370,10 @@ class SearchState:
             decoded=decoded,
             details=_details(chain, made.text),
         )
+
+    def may_send(self, sample: Sample, text: str) -> bool:
+        """Tell whether a text in place of a sample's is an attack still, as far as rules say."""
+        return self.reading is None or self.reading.holds(sample, text)
 
     def plain(
         self, index: int, account: Account, round_: str, *, tier: str = "", arm: str = ADAPTIVE

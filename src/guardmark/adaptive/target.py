@@ -33,9 +33,9 @@ from guardmark.core.outcome import (
     Verdict,
     VerdictLabel,
 )
+from guardmark.core.place import NO_GUARD
 from guardmark.core.sample import Prompt
 from guardmark.engine.calls import NOTHING_TO_JUDGE, as_response, as_verdict
-from guardmark.engine.plan import NO_GUARD
 from guardmark.judges.rules import RulesJudge
 from guardmark.store.layers import CANARY_REPLIES, TARGET, VERDICT
 

@@ -30,13 +30,12 @@ from guardmark.app.parts.prices import require_known_prices, require_measurable
 from guardmark.app.run.running import rebuilds
 from guardmark.config.installation import Check
 from guardmark.core.errors import GuardmarkError
-from guardmark.core.place import Place, stored_name
+from guardmark.core.place import NO_GUARD, Place, stored_name
 from guardmark.core.sample import View
 from guardmark.defenses.probe import in_order, limits_of, quote_answer
 from guardmark.defenses.profile import list_profiles
 from guardmark.engine.execution.cluster import doubts
 from guardmark.engine.execution.process import run_on_loop
-from guardmark.engine.plan import NO_GUARD
 from guardmark.engine.probing import decide_each, examine_built, probe_judge, time_parts
 from guardmark.judges.llm import ASK_AGAIN
 from guardmark.reports.chapters.data_sets import training_warnings
@@ -216,7 +215,7 @@ def _forecast(
     return Forecast(part=name, calls=span, seconds=seconds, cost=cost)
 
 
-def streaming_arms(loaded: LoadedConfig) -> list[tuple[str, str, ChunkRule]]:
+def chunk_rules(loaded: LoadedConfig) -> list[tuple[str, str, ChunkRule]]:
     """Return the arms whose guard is asked while the answer grows, with guard and rule."""
     pipeline = loaded.config.pipeline
     return [
@@ -338,7 +337,7 @@ class _Limit:
 
     def _most_prefixes(self, name: str) -> int:
         """Return about how many prefixes of an answer a guard may be asked, all of it included."""
-        rules = [rule for _, guard, rule in streaming_arms(self.loaded) if guard == name]
+        rules = [rule for _, guard, rule in chunk_rules(self.loaded) if guard == name]
         if not self.is_most or not rules:
             return 1
         longest = longest_answer(self.loaded)
@@ -407,7 +406,7 @@ class _Limit:
         settings: Any = self.loaded.parts[path]
         texts = self._most_texts("judge")
         if self.is_most:  # and what had gone out before a block
-            texts += len(streaming_arms(self.loaded)) * texts
+            texts += len(chunk_rules(self.loaded)) * texts
         model, calls = self.loaded.parts[_MODEL], self._answers() * texts
         shown = self.volume.exchanges / max(1, self.volume.samples) + len(self._before(model))
         read = self._read(settings, shown) + self._written(model)
@@ -548,7 +547,7 @@ def _advise_on_ray(loaded: LoadedConfig, parts: Parts, data: LoadedData) -> Iter
 
 def _advise_on_chunks(loaded: LoadedConfig) -> Iterator[str]:
     """Say how often a guard may be asked about one answer, where it is asked while it grows."""
-    for arm, guard, rule in streaming_arms(loaded):
+    for arm, guard, rule in chunk_rules(loaded):
         longest = longest_answer(loaded)
         if longest is None:
             yield (

@@ -661,7 +661,7 @@ class Config(Settings):
 
     def _an_agent_alone(self) -> Config:
         """Refuse what a run of agents does not do."""
-        others = {"data": self.data, "pipeline": self.pipeline, "adaptive": self.adaptive}
+        others = {"data": self.data, "pipeline": self.pipeline}
         for name, section in others.items():
             if section:
                 raise ValueError(

@@ -353,7 +353,7 @@ def adapt(  # noqa: PLR0913 - the options of the command line, by keyword
         GuardmarkError: As the command line would; its message says what to do.
     """
     from guardmark.app.adapt.adapting import AdaptOptions, BuiltSubject, parse_budget
-    from guardmark.app.adapt.adapting import adapt as attack
+    from guardmark.app.adapt.arms import adapt_any as attack
     from guardmark.app.adapt.own_operators import own_operators
     from guardmark.app.results.reporting import report as write_report
 

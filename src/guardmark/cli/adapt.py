@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from guardmark.app.adapt.subject import TrustList
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.core.sample import Sample
+    from guardmark.engine.plan import BuiltPart
     from guardmark.reports.chapters.adaptive.summary import TrickExample
     from guardmark.store.run_dir import RunDir
 
@@ -50,7 +51,9 @@ _WHOLE_LINES = 10_000  # columns of what is searched line by line
     help=(
         "Attack the defenses of a finished RUN, or of a CONFIG (which is run first), "
         "by rewriting its attacks and watching the answers. Nothing named: "
-        "bench.yaml of this folder, else the built-in run. Only attack a defense "
+        "bench.yaml of this folder, else the built-in run. A CONFIG with a section agent has the "
+        "guards at tool_result of each arm attacked: their injected texts are rewritten. "
+        "Only attack a defense "
         "that is yours or that you may test. The same command on the same RUN continues it."
     )
 )
@@ -171,7 +174,7 @@ class _Finished:
 
 def _carry_out(subject: Path | None, typed: dict[str, Any]) -> _Finished | None:
     """Attack, write the reports again and read what came out; None when it was interrupted."""
-    from guardmark.app.adapt.adapting import adapt
+    from guardmark.app.adapt.arms import adapt_any
     from guardmark.app.results.reporting import report
     from guardmark.app.run.progress_line import ProgressLine
     from guardmark.app.run.running import Session
@@ -181,7 +184,7 @@ def _carry_out(subject: Path | None, typed: dict[str, Any]) -> _Finished | None:
     session = Session(announce=tell_note)
     line = ProgressLine(session.progress, quiet=level() < 0, is_attack=True, meter=session.meter)
     with interruptible(session.stop), line:
-        done = adapt(what, session, options)
+        done = adapt_any(what, session, options)
     if done.trace is None:
         tell_line(f"{INTERRUPTED} To continue: {_again(subject, done, typed['out'])}")
         return None
@@ -294,7 +297,8 @@ def _tell_forecast(
     most = sum(forecast.by_purpose.values())
     tell_note(f"Will ask at most about {most:,} times: {purposes_text(forecast.by_purpose)}")
     defenses = []
-    for built in forecast.at_service:
+    known = [built for built in forecast.at_service if _is_stated(loaded, built)]
+    for built in known:
         calls = Span(at_least=len(samples), at_most=forecast.planned[built.manifest.name])
         defenses.append(forecast_attack(loaded, built, samples, calls))
     for number, line in enumerate(forecast_lines(defenses, hint="")):
@@ -312,6 +316,11 @@ def _tell_forecast(
             "Nothing was attacked.\n"
             "Next: state run.max_calls or run.max_cost, or take a smaller --budget."
         )
+
+
+def _is_stated(loaded: LoadedConfig, built: BuiltPart) -> bool:
+    """Tell whether settings tell of a defense; of an arm they tell guard by guard."""
+    return ("defenses", built.manifest.name) in loaded.parts
 
 
 def _agree(known: str | None, listed: TrustList) -> bool:
@@ -338,7 +347,8 @@ def _again(subject: Path | None, done: Adapted, out: Path | None) -> str:
     if out is not None or (subject is not None and subject.is_dir()):
         return same_command()
     option = "" if subject is None else "-o "
-    return f"{same_command()} {option}{quote(str(done.folder.path))}"
+    folder = done.folder if done.within is None else done.within
+    return f"{same_command()} {option}{quote(str(folder.path))}"
 
 
 def _drawn(finished: _Finished) -> str:

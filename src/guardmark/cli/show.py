@@ -212,12 +212,12 @@ def _show_tries(
     run: Path, *, facets: dict[str, str], limit: int, texts: bool, as_json: bool
 ) -> None:
     """List what got through after rewriting; of one attack every try."""
-    from guardmark.app.results.opened_run import open_run
+    from guardmark.app.results.opened_run import open_attacked
     from guardmark.app.results.transcripts import adaptive_bypasses, read_transcripts
 
     sample_id, defense = facets.get("sample_id", ""), facets.get("defense", "")
     category = facets.get("category", "")
-    with open_run(run) as opened:
+    with open_attacked(run) as opened:
         if defense:
             opened.require_defense(defense)
         if sample_id:

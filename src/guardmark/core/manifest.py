@@ -37,6 +37,9 @@ UNNAMED: Final = "run"
 IN_PROCESS: Final = "in-process"
 """Type of a defense that existed as an object in Python: no configuration rebuilds it."""
 
+ARM_OF_AGENTS: Final = "agent-arm"
+"""Type of a defense that is an arm of agents: a text is carried to the end of a case."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartManifest:

@@ -41,6 +41,9 @@ def stored_name(guard: str, place: Place) -> str:
     return guard
 
 
+NO_GUARD: Final = "none"
+"""Name of the arm without a guard, under which what all arms share is stored: model and judges."""
+
 AFTER: Final = " after "
 """Calls about what a guard wrote are stored under the name of the part, this, and the guard's."""
 

@@ -259,6 +259,8 @@ def describe_data(
     manifests: Sequence[DataManifest],
     builtin: Collection[str],
     unused: Mapping[str, Sequence[str]] | None = None,
+    *,
+    needs_benign: bool = True,
 ) -> Iterable[str]:
     """Say what was read, which field of a file was taken for what, and what was not used."""
     for name in dict.fromkeys(m.name for m in manifests if m.name in builtin):
@@ -278,7 +280,8 @@ def describe_data(
         more = _unused_text(list(dict.fromkeys(left)), manifest.mapping)
         yield f"Read {', '.join(manifest.files)}: {_counts([manifest])} (taken: {taken}{more})"
     for side, extreme in (("attacks", "allow-all"), ("benign samples", "block-all")):
-        if not any(getattr(manifest, side.split()[0]) for manifest in manifests):
+        is_needed = side == "attacks" or needs_benign
+        if is_needed and not any(getattr(each, side.split()[0]) for each in manifests):
             yield f"Note: no {side}: add some, else {extreme} looks perfect."
 
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.chunks import after_prefix, split_prefix
-from guardmark.core.place import AFTER, Place, stored_name
+from guardmark.core.place import AFTER, NO_GUARD, Place, stored_name
 from guardmark.engine.context import ContextAnswers, ContextGuard, documents_of, pass_guards
-from guardmark.engine.plan import NO_GUARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

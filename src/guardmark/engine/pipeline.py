@@ -11,7 +11,7 @@ from guardmark.core.chunks import split_prefix
 from guardmark.core.errors import BudgetReached
 from guardmark.core.manifest import LatencyMode, Policy
 from guardmark.core.outcome import Decision, Evidence, Outcome, Response, Verdict
-from guardmark.core.place import Place, split_stored, stored_name
+from guardmark.core.place import NO_GUARD, Place, split_stored, stored_name
 from guardmark.core.protocols import DrawingModel
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.sample import Message, Prompt, Role, View
@@ -35,7 +35,7 @@ from guardmark.engine.calls import (
 from guardmark.engine.execution.actors import ActorDefense
 from guardmark.engine.execution.batches import BatchQueue, takes_batches
 from guardmark.engine.execution.executor import DefenseWork
-from guardmark.engine.plan import NO_GUARD, layer_of
+from guardmark.engine.plan import layer_of
 from guardmark.engine.recorder import PendingSample, Recorder, open_recorder
 from guardmark.engine.run_monitor import Halt
 from guardmark.store.schema import OUTCOME_CODE

@@ -11,7 +11,7 @@ from guardmark.core.budget import Budget, SpendingMeter
 from guardmark.core.chunks import ChunkRule
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import LatencyMode, Policy
-from guardmark.core.place import AFTER, Place
+from guardmark.core.place import AFTER, NO_GUARD, Place
 from guardmark.core.record import FIRST_LAYER
 from guardmark.core.version import VERSION
 from guardmark.defenses.guard import AnyDefense, as_guard
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 ArmChunks = Mapping[str, ChunkRule]
 ArmPlaces = Mapping[str, Mapping[Place, tuple[str, ...]]]
-NO_GUARD: Final = "none"  # name of the arm without a guard, and of the rows every arm shares
 UNHASHED: Final = frozenset({"report", "gate", "services", "prices", "adaptive"})
 """Sections that change how a run is done or told, never what it observes: no hash covers them."""
 _NAMED_WHOLE: Final = frozenset({"chat", "guard-model", "http"})

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.config.installation import Check
-from guardmark.core.errors import ConfigError, StoreError, UntrustworthyRun, listed
+from guardmark.core.errors import ConfigError, UntrustworthyRun, listed
 from guardmark.core.outcome import VerdictLabel
 from guardmark.core.protocols import GuidedModel, PairJudge
 from guardmark.core.sample import Prompt, View
@@ -39,27 +41,20 @@ from guardmark.engine.calls import (
 from guardmark.engine.execution.warm_up import inline_ask
 from guardmark.engine.plan import Spending
 from guardmark.engine.supervision import StopSignal, supervise
-from guardmark.judges.probe import (
-    ANSWER,
-    FORGED_ANSWER,
-    FORGED_QUESTION,
-    QUESTION,
-    doubts_of,
-    unreadable,
-)
-from guardmark.net.service import ENDPOINTS, traffic_text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
     from guardmark.core.outcome import Decision, Response, Verdict
     from guardmark.core.protocols import Guard
     from guardmark.engine.plan import BuiltPart, Parts
-    from guardmark.store.reader import RecordReader
-    from guardmark.store.records import RecordWriter
-    from guardmark.store.run_dir import RunDir
 
-_MOST_READ: Final = 1 << 20  # of a file that anybody may have made
+_JUDGED: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+"""What a judge is shown before a run: a harmless answer, and unsafe ones until it calls one so."""
+_QUESTION: Final = Prompt.of_text(_JUDGED["harmless"]["question"])
+_ANSWER: Final[str] = _JUDGED["harmless"]["answer"]
+_FORGED_QUESTION: Final = Prompt.of_text(_JUDGED["forged"]["question"])
+_FORGED_ANSWER: Final[str] = _JUDGED["forged"]["answer"]
 _NOT_PROBED: Final = ("allow-all", "block-all", "coin")
 """Floors to compare with, whose answers are known."""
 UNLIMITED: Final = Spending()
@@ -98,13 +93,13 @@ async def probe_judge(built: BuiltPart) -> tuple[str, ...]:
     """Show a judge a harmless answer, and unsafe ones until it calls one so, before it judges."""
     name, warnings = built.manifest.name, tuple[str, ...]()
     if built.calls_service:
-        verdict = await _verdict(built, QUESTION, ANSWER)
+        verdict = await _verdict(built, _QUESTION, _ANSWER)
         if verdict.label is VerdictLabel.MALFORMED:
-            forged = await _verdict(built, FORGED_QUESTION, FORGED_ANSWER)
+            forged = await _verdict(built, _FORGED_QUESTION, _FORGED_ANSWER)
             warnings = _unreadable_on_the_first(name, verdict, forged)
         else:
             warnings = _known_safe(name, verdict)
-    return warnings + await doubts_of(name, partial(_verdict, built))
+    return warnings + await _doubts_of(built)
 
 
 async def _verdict(built: BuiltPart, question: Prompt, answer: str) -> Verdict:
@@ -126,9 +121,32 @@ def _unreadable_on_the_first(judge: str, first: Verdict, forged: Verdict) -> tup
     if forged.label not in {VerdictLabel.SAFE, VerdictLabel.UNSAFE}:
         if first.evidence is not None and first.evidence.is_provider_block:
             raise filtered(f"The judge {judge}", first.evidence)
-        raise UntrustworthyRun(f"The judge {judge} {unreadable(said_line(first.evidence))}")
+        raise UntrustworthyRun(f"The judge {judge} {_unreadable(said_line(first.evidence))}")
     warning = "its verdict on a harmless answer could not be read; such verdicts count as malformed"
     return (f"{judge}: {warning}",)
+
+
+async def _doubts_of(built: BuiltPart) -> tuple[str, ...]:
+    """Show a judge unsafe answers until it calls one so; return what to say if it calls none."""
+    judge = built.manifest.name
+    for shown in _JUDGED["unsafe"]:
+        verdict = await _verdict(built, Prompt.of_text(shown["question"]), shown["answer"])
+        if verdict.evidence is not None and verdict.evidence.is_provider_block:
+            return (f"{judge}: its provider filters an unsafe answer; such verdicts are malformed",)
+        if verdict.label is not VerdictLabel.SAFE:
+            return ()  # it can tell, or cannot be read, which the run counts
+    doubt = "if it does so throughout, every attack success is 0 %"
+    remedy = "look at its model, rubric or patterns"
+    return (f"{judge}: calls {len(_JUDGED['unsafe'])} unsafe answers safe; {doubt}: {remedy}",)
+
+
+def _unreadable(said: str) -> str:
+    """Say that the verdict of a judge cannot be read; `said` quotes it on a line of its own."""
+    return (
+        f"answers, but its verdict cannot be read.\n{said}"
+        "Every answer would count as not judged.\n"
+        "Check that the model answers with the JSON object of the rubric, or take another one."
+    )
 
 
 async def probe_helper(built: BuiltPart, name: str) -> int | None:
@@ -138,7 +156,7 @@ async def probe_helper(built: BuiltPart, name: str) -> int | None:
         compare = built.part.compare
 
         async def call(_: Prompt) -> Response:
-            return await compare(ANSWER, ANSWER)
+            return await compare(_ANSWER, _ANSWER)
 
     elif isinstance(built.part, GuidedModel):
         call = partial(built.part.answer_in, form=_READY_FORM, seed=0)
@@ -183,7 +201,7 @@ def fold_remarks(remarks: Iterable[tuple[str, str]]) -> list[str]:
 async def _probe_model(built: BuiltPart) -> tuple[str, ...]:
     """Ask a target model a harmless question; what its provider blocks is measured, and told."""
     name = "The target model"
-    response = as_response(await _answer(built, built.part.answer, (QUESTION,), name=name))
+    response = as_response(await _answer(built, built.part.answer, (_QUESTION,), name=name))
     if response.blocked_at is not None:
         said = f"{built.manifest.name}: its provider blocks a harmless question about vegetables"
         return (said,)
@@ -302,41 +320,3 @@ def _usable(response: Response, name: str) -> Response:
     if response.text is None or response.error_kind is not None:
         raise unusable(name, {response.error_kind}, response.evidence)
     return response
-
-
-_REFUSED_FIELDS: Final = "refused-fields/"
-"""How the names of layers begin that say which field of its requests a server refused."""
-_NO_SCORE: Final = "; no score: the server gives no token probabilities"
-
-
-def note_refused_fields(writer: RecordWriter, refused: Mapping[str, Any]) -> list[str]:
-    """Store which fields each service refused by name, and say it, a sentence for each."""
-    sentences = [
-        f"{address} refuses {name}: "
-        f"{f'{instead} was sent instead' if instead else 'it was left out'}"
-        f"{_NO_SCORE if name == 'top_logprobs' else ''}"
-        for address, fields in refused.items()
-        for name, instead in fields.items()
-    ]
-    for sentence in sentences:
-        writer.add_layer(f"{_REFUSED_FIELDS}{sentence}", {})
-    return sentences
-
-
-def refused_fields(reader: RecordReader) -> tuple[str, ...]:
-    """Return these sentences of a run."""
-    layers = (layer for layer in reader.layers() if layer.startswith(_REFUSED_FIELDS))
-    return tuple(layer.removeprefix(_REFUSED_FIELDS) for layer in layers)
-
-
-def read_endpoints(folder: RunDir) -> tuple[str, ...]:
-    """Read how each of several addresses of a service answered, a line for each command."""
-    path = folder.file(ENDPOINTS)
-    if not path.is_file():
-        return ()
-    try:
-        with path.open("rb") as file:
-            lines = file.read(_MOST_READ).splitlines()
-        return tuple(traffic_text(json.loads(line)) for line in lines)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise StoreError(f"{path} is not as guardmark wrote it.\nNext: remove it.") from error

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from guardmark.core.chunks import split_prefix
 from guardmark.core.errors import BudgetReached, ConfigError
-from guardmark.core.place import AFTER
+from guardmark.core.place import AFTER, NO_GUARD
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.calls import NOTHING_TO_JUDGE, as_verdict
-from guardmark.engine.plan import NO_GUARD, Plan
 from guardmark.engine.recorder import open_recorder
 from guardmark.engine.run_monitor import OUTCOMES, UNLABELLED, Halt, Progress, RunMonitor
 from guardmark.engine.runner import raise_for, summary_of
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from guardmark.core.protocols import Judge
     from guardmark.core.sample import Prompt
+    from guardmark.engine.plan import Plan
     from guardmark.engine.recorder import Recorder
     from guardmark.engine.runner import RunSummary
     from guardmark.store.records import RecordBatch, RecordWriter

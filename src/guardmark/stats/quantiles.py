@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -83,7 +84,11 @@ def quantile_ranks(trials: int, quantile: float, *, confidence: float = 0.95) ->
     """
     require_fraction("quantile", quantile)
     require_fraction("confidence", confidence)
-    count = require_count("trials", trials)
+    return _ranks(require_count("trials", trials), quantile, confidence)
+
+
+@lru_cache(maxsize=4096)  # a report asks for slices of the same sizes again and again
+def _ranks(count: int, quantile: float, confidence: float) -> RankInterval:
     tail = (1 - confidence) / 2
     lower = _binomial_quantile(tail, count, quantile)
     upper = _binomial_quantile(1 - tail, count, quantile) + 1

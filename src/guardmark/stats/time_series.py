@@ -185,10 +185,11 @@ class CallSeries:
         longest, furthest = 1.0, 0
         if not count:
             return longest, furthest
-        for level in _LEVELS:
-            if level != _MIDDLE and count * (1.0 - level) < _LEAST_BEYOND:
-                continue
-            is_below = self._is_below(float(np.quantile(self._rising, level)))
+        levels = [
+            level for level in _LEVELS if level == _MIDDLE or count * (1.0 - level) >= _LEAST_BEYOND
+        ]
+        for cut in np.quantile(self._rising, levels).tolist():
+            is_below = self._is_below(cut)
             time, reach = _time_and_reach(is_below.astype(np.float64))
             longest, furthest = max(longest, time), max(furthest, reach)
         return longest, furthest

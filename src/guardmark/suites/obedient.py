@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.canon.orders import canonical_order, holds_order
+from guardmark.canon.orders import canonical_order
 from guardmark.config.settings import Settings
 from guardmark.core.case import AgentCall, FinalAnswer, ToolCalls
 from guardmark.core.sample import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from guardmark.config.settings import BuildContext
     from guardmark.core.case import Conversation, Move, World
@@ -30,9 +30,17 @@ class ObedientAgent:
     does with these texts, attack success an upper one.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        order: str | None = None,
+        fold: Callable[[str], str] = canonical_order,
+    ) -> None:
+        """Serve a user in a world; `order` and `fold` say what it looks for, and in which form."""
         self._world = world
-        self._order = canonical_order(world.order)
+        self._fold = fold
+        self._order = fold(world.order if order is None else order)
         self._calls: Iterator[AgentCall] | None = None
         self._injected: list[AgentCall] = []
         self._has_obeyed = False
@@ -71,7 +79,7 @@ class ObedientAgent:
             await self._read("\n".join(tool.description for tool in conversation.tools))
 
     async def _read(self, text: str) -> None:
-        if self._has_obeyed or not holds_order(text, self._order):
+        if self._has_obeyed or not self._order or self._order not in self._fold(text):
             return
         self._has_obeyed = True
         calls = await self._world.injected_calls()

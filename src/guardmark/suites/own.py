@@ -140,27 +140,30 @@ class OwnSuite:
                 return f"{call.name} needs the argument {name}"
         return ""
 
-    async def open(self, case: CaseId, *, order: str | None = None) -> OwnWorld:
+    async def open(self, case: CaseId, *, text: str | None = None) -> OwnWorld:
         """Return the world of one case, with the injected order in every slot the task sees."""
         task = self.tasks_by_id[case.task]
         injection = self.injections_by_id[case.injection] if case.injection else None
-        text, unique = "", ""
+        worded = ""
         if injection is not None:
-            unique = injection.order if order is None else order
-            text = self.word_order(injection, case.wording, order=unique)
+            worded = self.word_order(injection, case.wording) if text is None else text
         slots = {}
         if injection is not None and not injection.tool:
-            slots = dict.fromkeys(self.slots_seen(case.task), text)
+            slots = dict.fromkeys(self.slots_seen(case.task), worded)
         return OwnWorld(
             suite=self,
             task=task,
             injection=injection,
             state=self.fresh_world(slots),
-            order=unique,
-            text=text,
+            order=injection.order if injection else "",
+            text=worded,
         )
 
-    def word_order(self, injection: InjectionSettings, wording: str, *, order: str) -> str:
+    async def injected_text(self, case: CaseId) -> str:
+        """Return what stands in the slots of a case with an injection."""
+        return self.word_order(self.injections_by_id[case.injection], case.wording)
+
+    def word_order(self, injection: InjectionSettings, wording: str) -> str:
         """Return an order in one of the suite's wordings."""
         if wording not in self.settings.wordings:
             known = ", ".join(self.settings.wordings)
@@ -169,7 +172,7 @@ class OwnSuite:
             f"{call.name}({json.dumps(call.arguments)})" for call in known_calls(injection)
         )
         text = self.settings.wordings[wording]
-        return text.replace("{calls}", calls or "none").replace("{order}", order)
+        return text.replace("{calls}", calls or "none").replace("{order}", injection.order)
 
     async def close(self) -> None:
         """Nothing is held."""

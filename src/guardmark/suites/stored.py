@@ -132,11 +132,15 @@ class StoredSuite:
         """Tell whether a task and an injection stand in one stored run."""
         return any((case.task, case.injection) == (task, injection) for case in self.cases)
 
-    async def open(self, case: CaseId, *, order: str | None = None) -> StoredWorld:
-        """Return the stored run of a case; another order cannot be put into it."""
-        if order is not None:
+    async def open(self, case: CaseId, *, text: str | None = None) -> StoredWorld:
+        """Return the stored run of a case; another text cannot be put into it."""
+        if text is not None:
             raise ValueError("a stored run holds the order that it holds")
         return StoredWorld(case=self.cases[case])
+
+    async def injected_text(self, case: CaseId) -> str:
+        """Return the planted text that a result shows first."""
+        return self.cases[case].order
 
     async def close(self) -> None:
         """Nothing is held."""

@@ -108,8 +108,12 @@ class AgentSuite(Protocol):
         """Tell whether an agent that does a task comes by an injection."""
         ...
 
-    async def open(self, case: CaseId, *, order: str | None = None) -> World:
-        """Return the world of one case; `order` takes the place of the injection's own words."""
+    async def open(self, case: CaseId, *, text: str | None = None) -> World:
+        """Return the world of one case; `text` stands in it in place of the worded order."""
+        ...
+
+    async def injected_text(self, case: CaseId) -> str:
+        """Return the worded order as it stands in the world of a case with an injection."""
         ...
 
     async def close(self) -> None:

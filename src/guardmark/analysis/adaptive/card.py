@@ -204,6 +204,11 @@ class AdaptiveCard:
         return int(str(self.settings.get("budget", 0)))
 
     @property
+    def is_carried_out(self) -> bool:
+        """Whether each try is a case of an agent that was carried out to its end."""
+        return "reading" in self.settings
+
+    @property
     def shares_memory(self) -> bool:
         """Whether attacks learned from each other."""
         return self.settings.get("memory", "shared") == "shared"
@@ -215,7 +220,10 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
 
     samples = sample_columns(reader)
     is_attack = samples.is_attack
-    rates = SampleRates(samples.group.codes, settings.confidence, samples.group.names)
+    crossing = None if samples.crossing is None else samples.crossing.codes
+    rates = SampleRates(
+        samples.group.codes, settings.confidence, samples.group.names, crossing=crossing
+    )
     target_rows = read_target(reader)
     cards = []
     for records in read_adaptive(reader):

@@ -65,7 +65,14 @@ class AttackMask:
 
     def difference(self, first: Marks, second: Marks) -> Difference:
         """Estimate the difference of two marks on the same attacks."""
-        return grouped_difference(first, second, groups=self.groups, confidence=self.confidence)
+        crossing = self.rates.crossing
+        return grouped_difference(
+            first,
+            second,
+            groups=self.groups,
+            crossing=None if crossing is None else crossing[self.places],
+            confidence=self.confidence,
+        )
 
     @property
     def rounds(self) -> set[str]:

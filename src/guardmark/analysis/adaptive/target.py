@@ -14,7 +14,7 @@ from guardmark.analysis.adaptive.success import ROUNDS
 from guardmark.analysis.defense.counts import grouped_difference, grouped_rate
 from guardmark.analysis.defense.frame import ERROR, MISSING
 from guardmark.analysis.pipeline.frame import SAFE, UNSAFE, combine, is_valid
-from guardmark.analysis.pipeline.walks import NO_GUARD
+from guardmark.core.place import NO_GUARD
 from guardmark.core.usage import UsageTotals
 from guardmark.stats.figures import Ratio
 from guardmark.store.layers import CANARY_REPLIES, TARGET, is_target_layer

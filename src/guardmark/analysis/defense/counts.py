@@ -301,10 +301,18 @@ def grouped_rate(
 
 
 class SampleRates:
-    """Estimates rates of marks on samples, by the groups of the samples."""
+    """Estimates rates of marks on samples, by the groups of the samples and what crosses them."""
 
-    def __init__(self, groups: ArrayLike, confidence: float, names: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        groups: ArrayLike,
+        confidence: float,
+        names: Sequence[str] = (),
+        *,
+        crossing: ArrayLike | None = None,
+    ) -> None:
         self.groups, self.confidence, self.names = np.asarray(groups), confidence, names
+        self.crossing = None if crossing is None else np.asarray(crossing, dtype=np.int64)
 
     def of(self, marks: Iterable[tuple[int, bool]]) -> Estimate:
         """Estimate the share of marks that are true; each names the position of its sample."""
@@ -313,7 +321,12 @@ class SampleRates:
 
     def at(self, places: Sequence[int], hits: ArrayLike) -> Estimate:
         """Estimate the share of hits, one a sample at these positions."""
-        groups = self.groups[np.asarray(places, dtype=np.int64)]
+        at = np.asarray(places, dtype=np.int64)
+        groups = self.groups[at]
+        if self.crossing is not None:
+            first = groups.astype(np.int64)
+            marks = np.asarray(hits, dtype=bool)
+            return crossed_or_grouped(marks, first, self.crossing[at], confidence=self.confidence)
         return grouped_rate(hits, groups, confidence=self.confidence, names=self.names)
 
 

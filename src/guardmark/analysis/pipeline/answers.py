@@ -9,10 +9,9 @@ import numpy as np
 
 from guardmark.analysis.defense.frame import MALFORMED, MISSING
 from guardmark.analysis.pipeline.frame import ANSWERED, PlaceRates, counts_as_help
-from guardmark.analysis.pipeline.walks import NO_GUARD
 from guardmark.core.chunks import split_prefix
 from guardmark.core.outcome import CUT_REASONS, NATIVE_REFUSAL, PROVIDER_ACTIONS, BlockedAt
-from guardmark.core.place import Place
+from guardmark.core.place import NO_GUARD, Place
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.net.provider_blocks import is_filter_reason
 from guardmark.parsing.refusals import begins_refusing

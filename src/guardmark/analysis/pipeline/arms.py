@@ -44,10 +44,9 @@ from guardmark.analysis.pipeline.judges import (
 )
 from guardmark.analysis.pipeline.one_out import leave_one_out
 from guardmark.analysis.pipeline.streaming import ArmStreaming, measure_chunks
-from guardmark.analysis.pipeline.walks import NO_GUARD
 from guardmark.core.errors import UnknownName
 from guardmark.core.manifest import Policy
-from guardmark.core.place import Place, part_of
+from guardmark.core.place import NO_GUARD, Place, part_of
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.store.columns import record_columns, sample_columns
 

@@ -22,10 +22,10 @@ from guardmark.analysis.defense.frame import (
     column_of,
 )
 from guardmark.analysis.defense.latency import asking_ranks
-from guardmark.analysis.pipeline.walks import NO_GUARD, ArmReader, read_arms
+from guardmark.analysis.pipeline.walks import ArmReader, read_arms
 from guardmark.core.manifest import PartManifest
 from guardmark.core.outcome import AnswerMode
-from guardmark.core.place import Place, part_of
+from guardmark.core.place import NO_GUARD, Place, part_of
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import median_difference

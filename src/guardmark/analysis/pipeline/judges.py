@@ -11,9 +11,9 @@ import numpy as np
 
 from guardmark.analysis.defense.frame import ERROR, MALFORMED, MISSING, read_frame
 from guardmark.analysis.pipeline.frame import SAFE, UNSAFE, is_valid, judge_layers, read_pipeline
-from guardmark.analysis.pipeline.walks import NO_GUARD
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import StoreError, UnknownName
+from guardmark.core.place import NO_GUARD
 from guardmark.core.record import Stage
 from guardmark.parsing.refusals import begins_refusing
 from guardmark.stats.agreement import clustered_kappa, krippendorff_alpha

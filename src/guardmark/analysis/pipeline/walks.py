@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,15 @@ from guardmark.analysis.pipeline.chunks import ChunkCalls, read_lengths
 from guardmark.analysis.pipeline.columns import Columns, RewrittenTexts
 from guardmark.analysis.pipeline.documents import DocumentWalk, leaving_out, read_documents
 from guardmark.core.chunks import MOST_CALLS, ChunkRule, split_prefix
-from guardmark.core.place import AFTER, ALL_DOCUMENTS, Place, guard_of, part_of, stored_name
+from guardmark.core.place import (
+    AFTER,
+    ALL_DOCUMENTS,
+    NO_GUARD,
+    Place,
+    guard_of,
+    part_of,
+    stored_name,
+)
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
 from guardmark.store.columns import record_columns
@@ -40,8 +48,6 @@ if TYPE_CHECKING:
     from guardmark.store.reader import RecordReader
 
     Codes = NDArray[np.int8]
-
-NO_GUARD: Final = "none"  # name of the arm without a guard; model and judges are stored under it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

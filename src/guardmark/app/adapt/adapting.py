@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from guardmark.adaptive.asker import TryKey
+    from guardmark.adaptive.state import ReadingRule
     from guardmark.app.run.running import RunResult, Session
     from guardmark.attacks.contract import Operator
     from guardmark.core.sample import Sample
@@ -88,6 +89,7 @@ class AdaptOptions:
     has_repair: bool = True
     has_controls: bool = True
     operators: tuple[Operator, ...] = ()  # Own ones, beside those that the configuration names.
+    reading: ReadingRule | None = None  # What a rewritten attack must keep, beside its tier.
     # Says what will be asked, and may refuse.
     forecast: Callable[[LoadedConfig, AttackForecast, Sequence[Sample]], None] = lambda *_: None
 
@@ -115,6 +117,7 @@ class Adapted:
     summary: AdaptiveSummary | None
     trace: Path | None
     calls: str = ""  # How often somebody was asked, by purpose.
+    within: RunDir | None = None  # Run of agents in whose folder the attack lies.
 
 
 def little_to_search(defense: str, blocked: int, attacks: int) -> str:
@@ -208,7 +211,10 @@ class _Work:
                 raise UnknownName("defense of this run", name, measured)
         async with self._attacker() as (services, attacker):
             if self.parts is not None:
-                return await self._attack(folder, self.parts, attacker=attacker)
+                try:
+                    return await self._attack(folder, self.parts, attacker=attacker)
+                finally:
+                    await close_parts(self.parts.every, None)
             try:
                 with CallAlarm(_BUILD_S if loaded.is_foreign else None):
                     parts = build_parts(loaded, services, only=measured)
@@ -386,6 +392,7 @@ class _Work:
             own=chains_of((*options.operators, *self._own_operators())),
             has_repair=options.has_repair,
             has_controls=self._has_controls(),
+            reading=options.reading,
         )
 
     def _own_operators(self) -> tuple[Operator, ...]:

@@ -25,9 +25,10 @@ from guardmark.app.verify.data_files import check_data
 from guardmark.app.verify.mismatches import Mismatches
 from guardmark.core.errors import ConfigError, IncomparableRuns, StoreError
 from guardmark.core.manifest import BASELINE_ROLE, BASELINE_TYPES
+from guardmark.core.place import NO_GUARD
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
-from guardmark.engine.plan import NO_GUARD, layer_of
+from guardmark.engine.plan import layer_of
 from guardmark.reports.chapters.adaptive.chapter import sight_text
 from guardmark.store import integrity
 from guardmark.store.codec import answer_of

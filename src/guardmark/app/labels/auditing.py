@@ -23,8 +23,8 @@ from guardmark.app.labels.audit_file import (
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.results.variant_texts import VariantTexts
 from guardmark.core.errors import StoreError, UnknownName
+from guardmark.core.place import NO_GUARD
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.engine.plan import NO_GUARD
 from guardmark.store.layers import ADAPTIVE
 from guardmark.store.reader import RecordReader
 

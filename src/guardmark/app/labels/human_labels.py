@@ -12,8 +12,8 @@ from guardmark.app.labels.audit_file import ANSWERS, BYPASSES, STANDS_FOR, read_
 from guardmark.app.labels.auditing import resting_of
 from guardmark.core.errors import DatasetError
 from guardmark.core.outcome import Evidence, Response, Verdict, VerdictLabel
+from guardmark.core.place import NO_GUARD
 from guardmark.core.record import Stage
-from guardmark.engine.plan import NO_GUARD
 from guardmark.store.layers import AUDIT_PREFIX
 from guardmark.store.tries import TrySubject
 

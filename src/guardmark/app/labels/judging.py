@@ -27,10 +27,10 @@ from guardmark.app.settings import RunSettings
 from guardmark.config.settings import PriceSettings, ServiceSettings, Settings
 from guardmark.config.source import read_text
 from guardmark.core.errors import ConfigError, DatasetError, StoreError
-from guardmark.core.place import part_of
+from guardmark.core.place import NO_GUARD, part_of
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
-from guardmark.engine.plan import NO_GUARD, Plan
+from guardmark.engine.plan import Plan
 from guardmark.engine.probing import probe_judge
 from guardmark.engine.rejudge import judge_again
 from guardmark.models.chat import SystemPromptSettings

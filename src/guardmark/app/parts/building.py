@@ -17,7 +17,7 @@ from guardmark.config.deadline import FOLDER_TIMEOUT_S, PATTERN_TIMEOUT_S, CallA
 from guardmark.config.settings import BuildContext, stated_price
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import PartManifest
-from guardmark.core.place import Place
+from guardmark.core.place import NO_GUARD, Place
 from guardmark.core.protocols import Closable, Guard
 from guardmark.core.record import FIRST_LAYER
 from guardmark.core.sample import View
@@ -29,7 +29,7 @@ from guardmark.defenses.identity import Identity, identity_of
 from guardmark.defenses.profile import describe_profile
 from guardmark.engine.execution.actors import ActorDefense
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
-from guardmark.engine.plan import ADDRESS_SETTINGS, NO_GUARD, BuiltPart, Parts, layer_of
+from guardmark.engine.plan import ADDRESS_SETTINGS, BuiltPart, Parts, layer_of
 from guardmark.engine.probing import probe_built
 
 if TYPE_CHECKING:
@@ -558,6 +558,8 @@ def name_at(loaded: LoadedConfig, path: tuple[str, ...]) -> str:
     """The name of the part whose settings stand at a path."""
     if path[0] == "pipeline" and path[1] == "judges" and loaded.config.pipeline is not None:
         return judge_name(loaded.config.pipeline.judges, int(path[2]))
+    if path[0] == "agent" and loaded.config.agent is not None:
+        return loaded.config.agent.agent_names[int(path[2])]
     return path[-1]
 
 

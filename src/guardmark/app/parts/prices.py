@@ -45,7 +45,9 @@ def counted_at_service(loaded: LoadedConfig) -> frozenset[str]:
 
 def spending_of(loaded: LoadedConfig, parts: Iterable[Any], meter: SpendingMeter) -> Spending:
     """Say who counts the calls of parts, and what those cost that no client of services counts."""
-    elsewhere, prices = counted_at_service(loaded), {}
+    parts = list(parts)
+    counted_inside = {part.name for part in parts if getattr(part, "counts_own_calls", False)}
+    elsewhere, prices = counted_at_service(loaded) | counted_inside, {}
     for part in parts:
         if part.name not in elsewhere and (price := price_here(loaded, part)) is not None:
             prices[part.name] = price

@@ -9,14 +9,13 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.defense.costs import PartRetries, part_name
-from guardmark.analysis.pipeline.walks import NO_GUARD
+from guardmark.app.results.service_notes import refused_fields
 from guardmark.core.chunks import split_prefix
 from guardmark.core.outcome import Outcome
-from guardmark.core.place import part_of
+from guardmark.core.place import NO_GUARD, part_of
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.engine.probing import refused_fields
 from guardmark.reports.chapters.advice import Highlights, SampleStory
-from guardmark.store.attempts import read_attempts
+from guardmark.store.evidence import read_attempts
 from guardmark.store.schema import STAGES
 
 if TYPE_CHECKING:

@@ -12,11 +12,12 @@ from pydantic import ValidationError
 
 from guardmark.analysis.settings import AnalysisSettings, RelianceLimits
 from guardmark.app.settings import Config
-from guardmark.core.errors import StoreError, UnknownName
+from guardmark.core.errors import ConfigError, StoreError, UnknownName
 from guardmark.datasets.settings import SAID_OF
 from guardmark.interchange.records.parquet import TABLES, unpack_run
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
+from guardmark.store.seals import RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,6 +54,27 @@ def open_run(path: Path) -> Iterator[OpenedRun]:
     folder = find_run(path)
     with RecordReader(folder.records) as reader:
         yield OpenedRun(folder=folder, reader=reader)
+
+
+ADAPTIVE_RUN: Final = "adaptive"
+"""Folder of an attack on guards of agents, within that of the run of agents."""
+
+
+@contextmanager
+def open_attacked(path: Path) -> Iterator[OpenedRun]:
+    """Open the run that holds tries: of agents the attack that lies within the run."""
+    with open_run(path) as opened:
+        if not opened.reader.holds_cases:
+            yield opened
+            return
+        within = opened.folder.file(ADAPTIVE_RUN)
+    if not (within / RECORDS).is_file():
+        raise ConfigError(
+            f"{path} is a run of agents, and no attack on their guards lies within it.\n"
+            f"Next: guardmark adapt CONFIG -o {path}, then the same."
+        )
+    with open_run(within) as opened:
+        yield opened
 
 
 def find_run(path: Path) -> RunDir:

@@ -9,7 +9,7 @@ from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.analysis.run import analyse_run
 from guardmark.app.results.highlights import read_highlights, read_retries
 from guardmark.app.results.opened_run import analysis_settings
-from guardmark.engine.probing import read_endpoints
+from guardmark.app.results.service_notes import read_endpoints
 from guardmark.interchange.records.writing import (
     categories_csv,
     variants_csv,

@@ -28,6 +28,10 @@ _OUTCOMES: Final = {True: "allow", False: "block", None: "no answer"}
 _NOT_ATTACKED: Final = (
     "This run holds no tries of an adaptive attacker.\nNext: guardmark adapt RUN, then the same."
 )
+_NOT_HERE: Final = (
+    "A run of agents holds cases; the tries of an attack on its guards, if any, lie in the folder "
+    "adaptive within it.\nNext: guardmark adapt CONFIG -o RUN, then the same with RUN/adaptive."
+)
 _GRAVEST: Final[dict[Severity | None, int]] = {
     severity: -rank for rank, severity in enumerate(Severity)
 }
@@ -75,7 +79,7 @@ def read_transcripts(
     """
     attacked = read_adaptive(reader)
     if not attacked:
-        raise ConfigError(_NOT_ATTACKED)
+        raise ConfigError(_NOT_HERE if reader.holds_cases else _NOT_ATTACKED)
     samples = list(reader.samples())
     seed = int(str(reader.layer_settings(ADAPTIVE).get("seed", 0)))
     texts_of = cache(partial(VariantTexts, reader=reader, samples=samples, seed=seed))

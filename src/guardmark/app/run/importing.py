@@ -24,7 +24,7 @@ from guardmark.app.run.run_folder import (
 from guardmark.app.settings import Config
 from guardmark.core.errors import ConfigError, DatasetError, StorageError
 from guardmark.core.manifest import PartManifest
-from guardmark.engine.plan import NO_GUARD
+from guardmark.core.place import NO_GUARD
 from guardmark.interchange.imported import KEPT, PART_TYPE, Statements
 from guardmark.interchange.importers import describe_data, read_run, store_rows
 from guardmark.store.file_errors import errors_of_files

@@ -25,6 +25,7 @@ from guardmark.app.parts.prices import (
     require_measurable,
     spending_of,
 )
+from guardmark.app.results.service_notes import note_refused_fields
 from guardmark.app.run.continuing import SPENT_NOTE, Start, find_place, unanswered_note
 from guardmark.app.run.equal_texts import note_equal_texts
 from guardmark.app.run.run_folder import (
@@ -48,7 +49,7 @@ from guardmark.datasets.checks.patterns import note_patterns
 from guardmark.datasets.settings import describe_data, merge_files
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import CachedParts, Plan, Timing, Workers
-from guardmark.engine.probing import note_refused_fields, probe_parts
+from guardmark.engine.probing import probe_parts
 from guardmark.engine.run_monitor import Progress
 from guardmark.engine.runner import run as run_engine
 from guardmark.engine.shards import ShardSet
@@ -98,6 +99,8 @@ class RunOptions:
     repeat_guards: bool = False
     needs_judge: bool = True
     """False where canaries tell what a target model does, as in an adaptive measurement."""
+    needs_benign: bool = True
+    """False where the benign side was measured before, as tasks of agents are."""
 
     @property
     def start(self) -> Start:
@@ -276,7 +279,8 @@ class _Invocation:
         # The manifest with the samples: without it they could not be told from other data.
         writer.load_samples(samples, manifest=lambda: self._manifest(data))
         builtin = {(each.builtin or "").partition("@")[0] for each in self.loaded.config.data}
-        for line in describe_data(data.manifests, builtin, data.unused):
+        needs_benign = self.options.needs_benign
+        for line in describe_data(data.manifests, builtin, data.unused, needs_benign=needs_benign):
             self.session.announce(line)
         # Before the first look at a service, which the calls then follow at once.
         write_description(folder, self.loaded.config, merge_files(data.manifests))

@@ -51,12 +51,14 @@ def _compare_reports(
     folder: RunDir, stated: dict[str, Any], mismatches: Mismatches, *, scratch: Path
 ) -> None:
     """Compare reports with the nearer of their two forms, with texts and without."""
+    names = [name for name in _FORMAT_OF if (folder.path / name).exists()]
+    if not names:
+        return
     with RecordReader(folder.records) as reader:
         config = run_config(reader.manifest())
         known = reader.defenses()
     asked = redecided(stated).items()
     thresholds = tuple((name, at) for name, at in asked if name in known)
-    names = [name for name in _FORMAT_OF if (folder.path / name).exists()]
     formats = tuple({_FORMAT_OF[name] for name in names})
     fresh: list[Path] = []
     for texts in (True, False):

@@ -14,7 +14,7 @@ from guardmark.app.settings import REPORTS
 from guardmark.app.verify.mismatches import MismatchKind
 from guardmark.datasets.loading import file_sha256
 from guardmark.store.run_dir import LOCK
-from guardmark.store.seals import LOG, SEALS, layers_of, read_noted_seals
+from guardmark.store.seals import LOG, RECORDS, SEALS, layers_of, read_noted_seals
 from guardmark.store.spent import SPENT
 from guardmark.store.under_way import UNDER_WAY
 
@@ -162,12 +162,14 @@ def unreadable_files(folder: RunDir, chain: SealChain, mismatches: Mismatches) -
 
 
 def _files(folder: RunDir) -> list[str]:
-    """Return what lies in the folder, besides records, seals, a lock and calls under way."""
-    names = (
-        (Path(home) / name).relative_to(folder.path).as_posix()
-        for home, _, files in os.walk(folder.path)
-        for name in files
-    )
+    """Return what lies in the folder, besides records, seals, a lock and calls under way.
+
+    A folder in it that holds records is a run of its own, with seals of its own.
+    """
+    names = []
+    for home, below, files in os.walk(folder.path):
+        below[:] = [each for each in below if not (Path(home) / each / RECORDS).is_file()]
+        names += [(Path(home) / name).relative_to(folder.path).as_posix() for name in files]
     return sorted(name for name in names if name not in _OURS)
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING, read_frame
 from guardmark.analysis.pipeline.frame import SAFE, UNSAFE, read_pipeline
-from guardmark.analysis.pipeline.walks import NO_GUARD
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import StoreError
 from guardmark.core.manifest import PartManifest, Policy
 from guardmark.core.outcome import AnswerMode, Outcome
+from guardmark.core.place import NO_GUARD
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.sample import Role
 from guardmark.interchange.imported import KEPT

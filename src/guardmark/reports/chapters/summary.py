@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.merit import by_merit
+from guardmark.core.manifest import ARM_OF_AGENTS
 from guardmark.reports.document.blocks import (
     Column,
     Section,
@@ -81,6 +82,10 @@ def write(analysis: RunAnalysis) -> Section:
     samples = analysis.samples
     if samples.benign:
         one_sided = "The data hold no attacks: every rate of that side is undefined, not zero."
+    elif all(part.type == ARM_OF_AGENTS for part in analysis.manifest.parts):
+        one_sided = (
+            "What these arms cost stands in the run of agents, as utility: here are attacks alone."
+        )
     else:
         one_sided = (
             "The data hold no benign samples (add some, else block-all looks perfect): "

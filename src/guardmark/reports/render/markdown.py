@@ -35,13 +35,18 @@ def render_markdown(document: Document, *, texts: bool = True, marker: str = "")
     Charts are left out: tables hold their figures. With a marker, in the first line, by which a
     workflow finds it, it is a comment for a pull request: small headings, tables folded.
     """
-    level = "##" if marker else ""
-    lines = [f"<!-- {marker} -->"] if marker else []
+    level = ""
+    lines: list[str] = []
+    if marker:
+        level = "##"
+        lines.append(f"<!-- {marker} -->")
     lines += [f"{level}# {markdown_line(document.title)}", ""]
     if document.subtitle:
         lines += [markdown_line(document.subtitle), ""]
+    for caveat in document.caveats:
+        lines.append(f"- {_toned(caveat, Tone.WARNING)}")
     if document.caveats:
-        lines += [*(f"- **Note:** {markdown_line(each)}" for each in document.caveats), ""]
+        lines.append("")
     lines += _lead(document, texts=texts)
     for section in document.sections:
         lines.extend(("", f"{level}## {markdown_line(section.title)}", ""))
@@ -64,12 +69,15 @@ def _folded(table: Table) -> list[str]:
 def _lead(document: Document, *, texts: bool) -> list[str]:
     """Lay out the answer, what stands beside it, and the verdicts."""
     lines: list[str] = []
-    for at, answer in enumerate(map(markdown_line, document.answer)):
-        lines += [answer if at else f"**{answer}**", ""]
+    for answer in document.answer[:1]:
+        lines += [f"**{markdown_line(answer)}**", ""]
+    for answer in document.answer[1:]:
+        lines += [markdown_line(answer), ""]
     for block in document.lead:
         lines += [*_block(block, texts=texts), ""]
-    told = [each for each in document.verdicts if _is_told(each, document)]
-    lines += [_verdict(each, document) for each in told]
+    for verdict in document.verdicts:
+        if _is_told(verdict, document):
+            lines.append(_verdict(verdict, document))
     if document.verdicts:
         lines += ["", "*Rows in italics: too few samples or groups to rely on.*"]
     return lines
@@ -81,12 +89,17 @@ def _is_told(verdict: Headline, document: Document) -> bool:
 
 
 def _verdict(verdict: Headline, document: Document) -> str:
-    notes = "".join(f" ({markdown_line(note)})" for note in verdict.remarks)
-    name = markdown_line(verdict.title) if verdict.title else markdown_code(verdict.defense)
-    figures = "" if document.is_tabled else f" {markdown_line(verdict.figures)}"
+    name = markdown_code(verdict.defense)
+    if verdict.title:
+        name = markdown_line(verdict.title)
+    line = f"- **{name} {markdown_line(verdict.verdict)}.**"
     if verdict.baseline:
-        return f"- {name} (baseline){figures}{notes}"
-    return f"- **{name} {markdown_line(verdict.verdict)}.**{figures}{notes}"
+        line = f"- {name} (baseline)"
+    if not document.is_tabled:
+        line += f" {markdown_line(verdict.figures)}"
+    for remark in verdict.remarks:
+        line += f" ({markdown_line(remark)})"
+    return line
 
 
 def _block(block: Block, *, texts: bool) -> list[str]:
@@ -110,22 +123,28 @@ def _block(block: Block, *, texts: bool) -> list[str]:
 
 
 def _bullet(block: Bullets, at: int) -> str:
+    line = f"- {_toned(block.lines[at], block.tone)}"
     command = block.command(at)
-    typed = f" {markdown_code(command)}" if command else ""
-    return f"- {_toned(block.lines[at], block.tone)}{typed}"
+    if command:
+        line += f" {markdown_code(command)}"
+    return line
 
 
 def _toned(text: str, tone: Tone) -> str:
-    return f"{'**Note:** ' if tone is Tone.WARNING else ''}{markdown_line(text)}"
+    if tone is Tone.WARNING:
+        return f"**Note:** {markdown_line(text)}"
+    return markdown_line(text)
 
 
 def _table(table: Table) -> list[str]:
-    lines = [f"**{markdown_line(table.title)}**", ""] if table.title else []
-    lines += [
-        f"| {' | '.join(markdown_line(each.title) for each in table.columns)} |",
-        f"|{'|'.join('---:' if each.numeric else '---' for each in table.columns)}|",
-        *map(_row, table.rows),
-    ]
+    lines: list[str] = []
+    if table.title:
+        lines += [f"**{markdown_line(table.title)}**", ""]
+    titles, rules = [], []
+    for column in table.columns:
+        titles.append(markdown_line(column.title))
+        rules.append("---:" if column.numeric else "---")
+    lines += [f"| {' | '.join(titles)} |", f"|{'|'.join(rules)}|", *map(_row, table.rows)]
     if table.note:
         lines.extend(("", markdown_line(table.note)))
     meanings = [f"{each.title}: {each.meaning}" for each in table.columns if each.meaning]
@@ -143,23 +162,26 @@ def _row(row: Row) -> str:
 
 def _cell(cell: Cell) -> str:
     text = cell_text(cell)
-    if not isinstance(cell, TextCell):
-        return f"**{text}**" if cell.is_strong else text  # figures are words of our own
-    return markdown_code(text, in_table=True) if cell.code else markdown_line(text)
+    if isinstance(cell, TextCell):
+        if cell.code:
+            return markdown_code(text, in_table=True)
+        return markdown_line(text)
+    if cell.is_strong:
+        return f"**{text}**"
+    return text  # figures are words of our own
 
 
 def _browser(browser: SampleBrowser, *, texts: bool) -> list[str]:
-    return [
-        f"**{markdown_line(browser.title)}**",
-        "",
-        *(
+    lines = [f"**{markdown_line(browser.title)}**", ""]
+    for each in browser.counts:
+        lines.append(
             f"- {_kind(each.kind)} ({each.meaning}): {count_text(each.total)} samples; all: "
             f"{markdown_code(each.command)}"
-            for each in browser.counts
-        ),
-        "",
-        *(_entry(entry, texts=texts) for entry in browser.entries[:_LISTED]),
-    ]
+        )
+    lines.append("")
+    for entry in browser.entries[:_LISTED]:
+        lines.append(_entry(entry, texts=texts))
+    return lines
 
 
 def _kind(kind: Flaw) -> str:
@@ -172,10 +194,13 @@ def _entry(entry: SampleEntry, *, texts: bool) -> str:
     outcomes = "; ".join(f"{each.defense} {each.outcome or 'not asked'}" for each in entry.answers)
     head = f"- {markdown_code(entry.sample_id)} ({markdown_line(kinds)})"
     parts = [markdown_line(part) for part in (facets, outcomes) if part]
-    if texts:
-        cut = f" (of {count_text(entry.characters)} characters)" if entry.cut else ""
-        parts.append(f"{markdown_code(spell_hidden(entry.excerpt))}{cut}")
-        parts += [f"{markdown_line(who)}: {markdown_code(text)}" for who, text in entry.story]
-    else:
+    if not texts:
         parts.append(markdown_code(f"sha256 {entry.sha256}"))
+        return f"{head}: {'. '.join(parts)}"
+    excerpt = markdown_code(spell_hidden(entry.excerpt))
+    if entry.cut:
+        excerpt += f" (of {count_text(entry.characters)} characters)"
+    parts.append(excerpt)
+    for who, text in entry.story:
+        parts.append(f"{markdown_line(who)}: {markdown_code(text)}")
     return f"{head}: {'. '.join(filter(None, parts))}"

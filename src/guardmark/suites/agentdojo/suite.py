@@ -90,7 +90,7 @@ class AgentDojoSuite:
         """Every task of AgentDojo meets every injection."""
         return True
 
-    async def open(self, case: CaseId, *, order: str | None = None) -> AgentDojoWorld:
+    async def open(self, case: CaseId, *, text: str | None = None) -> AgentDojoWorld:
         """Open the world of one case in one of the processes."""
         number = next(self._numbers)
         process = self._processes[number % len(self._processes)]
@@ -101,7 +101,7 @@ class AgentDojoSuite:
             task=case.task,
             injection=case.injection,
             attack=_OUR_NAMES.get(case.wording, case.wording),
-            order=order,
+            text=text,
         )
         goal = ""
         for injection in self.injections:
@@ -112,9 +112,20 @@ class AgentDojoSuite:
             process=process,
             prompt=next(task.prompt for task in self.tasks if task.id == case.task),
             tools=self.tools,
-            order=goal if order is None else order,
+            order=goal,
             opened=opened,
         )
+
+    async def injected_text(self, case: CaseId) -> str:
+        """Return what the package's attack writes into the world of a case."""
+        answer = await self._processes[0].ask(
+            "text",
+            suite=self._own_name,
+            task=case.task,
+            injection=case.injection,
+            attack=_OUR_NAMES.get(case.wording, case.wording),
+        )
+        return str(answer["text"])
 
     async def close(self) -> None:
         """End its processes."""

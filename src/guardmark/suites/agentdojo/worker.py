@@ -79,11 +79,8 @@ class Desk:
         texts = {}
         if injection is not None:
             texts = self._attack(asked["suite"], asked["attack"]).attack(task, injection)
-            if asked.get("order") is not None:
-                texts = {
-                    place: text.replace(injection.GOAL, asked["order"])
-                    for place, text in texts.items()
-                }
+            if asked.get("text") is not None:
+                texts = dict.fromkeys(texts, asked["text"])
         world = task.init_environment(suite.load_and_inject_default_environment(texts))
         case = {
             "suite": suite,
@@ -101,6 +98,13 @@ class Desk:
             "output": task.GROUND_TRUTH_OUTPUT,
             "injected_output": injection.GROUND_TRUTH_OUTPUT if injection else "",
         }
+
+    def text(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Tell what an attack writes into the world of a case."""
+        suite = self.suites[asked["suite"]]
+        task, injection = suite.user_tasks[asked["task"]], suite.injection_tasks[asked["injection"]]
+        texts = self._attack(asked["suite"], asked["attack"]).attack(task, injection)
+        return {"text": next(iter(texts.values()), "")}
 
     def _attack(self, suite: str, name: str) -> Any:
         if (suite, name) not in self.attacks:

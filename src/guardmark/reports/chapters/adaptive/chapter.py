@@ -215,6 +215,8 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
         ("Seed", f"{settings.get('seed', '')}{more_seeds}"),
         ("Diagnosis", diagnosis),
     ]
+    if card.is_carried_out:
+        facts.append(("Must stay", "the order, as the obedient agent reads it (canonical form)"))
     if card.target is not None:
         judges = ", ".join(card.target.judges) or "none: attack success is estimated"
         facts += [("Target model", card.target.model), ("Effect judge", judges)]

@@ -323,9 +323,18 @@ def critic_cautions(critic: CriticCard) -> Iterator[str]:
             yield f"of the critic's answers {rate_text(rate)} {kind}; {nothing}"
 
 
+CARRIED_OUT: Final = (
+    "The cases were carried out: an attack got through where the obedient agent read the order "
+    "behind the guards and did what it says, which is an upper bound over what a model does with "
+    "these texts."
+)
+
+
 def meaning_sentences(card: AdaptiveCard) -> list[str]:
     """Say what getting through amounts to: attack success, an estimate of it, or evasion."""
     target = card.target
+    if card.is_carried_out:
+        return [CARRIED_OUT]
     if target is None:
         return ["Without a target model this is filter evasion, not yet success of an attack."]
     if target.effects is not None:

@@ -1,4 +1,4 @@
-"""Requests behind stored answers: how often an answer was asked for before it came."""
+"""What the evidence of stored answers tells: how they streamed, how often they were asked for."""
 
 from __future__ import annotations
 
@@ -7,17 +7,35 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.core.record import Stage
-from guardmark.store.codec import stored_object
+from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.store.codec import evidence_from_json, stored_object
 from guardmark.store.connect import values_of
 from guardmark.store.schema import STAGE_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from guardmark.core.outcome import StreamTrace
     from guardmark.store.reader import RecordReader
 
 _TRY: Final = STAGE_CODE[Stage.TRY]
+_STREAMED: Final = """
+    SELECT x.repeat, x.sample, x.evidence FROM details x
+    WHERE x.defense = (SELECT id FROM defenses WHERE name = ?) AND x.stage = ?
+        AND x.layer = (SELECT id FROM layers WHERE name = ?)
+        AND x.evidence LIKE '%"stream":%'
+"""
+
+
+def read_streams(reader: RecordReader, defense: str) -> dict[tuple[int, int], StreamTrace]:
+    """Return how the answers streamed that did, by repeat and sample."""
+    given = (defense, STAGE_CODE[Stage.DEFENSE], FIRST_LAYER)
+    streams: dict[tuple[int, int], StreamTrace] = {}
+    with values_of(reader.path):
+        for repeat, sample, evidence in reader.connection.rows(_STREAMED, given):
+            for trace in evidence_from_json(str(evidence)).stream:
+                streams[repeat, sample] = trace
+    return streams
 
 
 def read_attempts(reader: RecordReader) -> Iterator[tuple[tuple[str, int, str], list[Any], int]]:
