@@ -103,7 +103,7 @@ def _compare_agents(
     compared = compare_agent_runs(runs, only=only, against=against)
     if compared is None:
         return False
-    document = comparison_document(compared.runs, compared.pairs)
+    document = comparison_document(compared.runs, compared.pairs, compared.spending)
     if html is not None:
         from guardmark.reports.render.html.page import render_html
         from guardmark.store.whole_files import whole_file

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from guardmark.core.outcome import ErrorKind
     from guardmark.core.place import Place
     from guardmark.core.sample import Message, ToolDefinition
+    from guardmark.core.usage import UsageTotals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +107,17 @@ class ToolLister(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCalls:
-    """An agent's move: it calls tools, and may say something beside."""
+    """An agent's move: it calls tools, and may say something beside.
+
+    Attributes:
+        calls: The tools, in order.
+        text: What it says beside.
+        asked: What its model was asked for the move, or None where nobody counts that.
+    """
 
     calls: tuple[AgentCall, ...]
     text: str = ""
+    asked: UsageTotals | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +130,7 @@ class FinalAnswer:
         message: What failed.
         gave_up: Whether it ended because something that it had asked for was kept from it.
         blocked_at: Where the provider of its model blocked, or an empty text.
+        asked: What its model was asked for the move, or None where nobody counts that.
     """
 
     text: str
@@ -129,6 +138,7 @@ class FinalAnswer:
     message: str = ""
     gave_up: bool = False
     blocked_at: str = ""
+    asked: UsageTotals | None = None
 
 
 Move = ToolCalls | FinalAnswer
@@ -271,6 +281,19 @@ class CaseEnd(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CaseUsage:
+    """What the calls of a case used; an answer that arms share counts in each of them.
+
+    Attributes:
+        agent: Calls of the agent's model, or None where nobody counts them.
+        guards: Calls of guards of which any told tokens or has a price, else None.
+    """
+
+    agent: UsageTotals | None = None
+    guards: UsageTotals | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
     """What a case came to.
 
@@ -283,6 +306,7 @@ class CaseResult:
         message: What failed, or why it ended.
         error_kind: Why the agent did not answer, or None.
         latency_ns: Time of the whole case.
+        usage: What its calls used.
     """
 
     end: CaseEnd
@@ -293,6 +317,7 @@ class CaseResult:
     message: str = ""
     error_kind: ErrorKind | None = None
     latency_ns: int | None = None
+    usage: CaseUsage = CaseUsage()
 
 
 def name_subject(arm: str, agent: str, agents: Sequence[str]) -> str:

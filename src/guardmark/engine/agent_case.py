@@ -14,6 +14,7 @@ from guardmark.core.case import (
     CaseEnd,
     CaseResult,
     CaseStep,
+    CaseUsage,
     Conversation,
     FinalAnswer,
     StepKind,
@@ -23,6 +24,7 @@ from guardmark.core.manifest import Policy
 from guardmark.core.outcome import Outcome
 from guardmark.core.place import Place
 from guardmark.core.sample import Message, Prompt, Role, ToolCall, ToolDefinition
+from guardmark.core.usage import UsageTotals
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -89,6 +91,8 @@ class _CaseRun:
     order: str = ""
     listed: tuple[ToolDefinition, ...] = ()
     lister: ToolLister | None = None
+    by_agent: UsageTotals | None = None
+    by_guards: UsageTotals = field(default_factory=UsageTotals)
 
     async def carry_out(self) -> CaseResult:
         """Carry the case out from the user's words to the answer."""
@@ -101,6 +105,8 @@ class _CaseRun:
             conversation = await self._begin()
             for _ in range(self.rules.max_steps):
                 move = await self.agent.next(conversation)
+                if move.asked is not None:
+                    self.by_agent = move.asked + (self.by_agent or UsageTotals())
                 if isinstance(move, FinalAnswer):
                     error_kind = move.error_kind
                     end, answer, message = await self._finish(move, conversation)
@@ -118,6 +124,7 @@ class _CaseRun:
                 steps=tuple(self.steps),
                 message=message,
                 error_kind=error_kind,
+                usage=self._usage,
             )
         # A check that crashes is a fault of the suite: it ends the run.
         found = await self.world.check(answer)
@@ -128,7 +135,14 @@ class _CaseRun:
             answer=answer,
             steps=tuple(self.steps),
             message=message,
+            usage=self._usage,
         )
+
+    @property
+    def _usage(self) -> CaseUsage:
+        """What was used; guards that told nothing and cost nothing are counted as steps alone."""
+        told = self.by_guards.reported or self.by_guards.priced
+        return CaseUsage(agent=self.by_agent, guards=self.by_guards if told else None)
 
     async def _begin(self) -> Conversation:
         prompt = self.world.prompt
@@ -308,6 +322,10 @@ class _CaseRun:
                 messages=(*before, message), under_test=len(before), tools=tuple(self.listed)
             )
             decision, took = await self.ask(guard, place, prompt)
+            self.by_guards = self.by_guards.plus(
+                decision.evidence.usage if decision.evidence else None,
+                failed=decision.outcome is Outcome.ERROR,
+            )
             policy = self._policy_for(decision)
             rewritten = _rewriting(decision, place, text)
             action = decision.outcome.value

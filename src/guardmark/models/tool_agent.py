@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
+from dataclasses import replace
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -14,6 +15,7 @@ from guardmark.core.case import AgentCall, FinalAnswer, ToolCalls
 from guardmark.core.limits import MOST_CALLS_OF_AN_ANSWER
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.sample import Role
+from guardmark.core.usage import UsageTotals
 from guardmark.parsing.objects import read_json_or_none
 from guardmark.parsing.thoughts import split_thoughts
 
@@ -51,6 +53,15 @@ class ChatAgent:
     async def next(self, conversation: Conversation) -> Move:
         """Ask the model what it does next."""
         answer = await self._agents.ask(conversation, repeat=self._repeat)
+        asked = UsageTotals().plus(
+            answer.usage,
+            failed=answer.error_kind is not None,
+            requests=max(1, len(answer.attempts)),
+        )
+        return replace(self._read(answer, conversation), asked=asked)
+
+    def _read(self, answer: ChatAnswer, conversation: Conversation) -> Move:
+        """Read what the model does from its answer."""
         if answer.blocked_at is not None:
             return FinalAnswer(text="", blocked_at=answer.blocked_at.value)
         if answer.text is None:

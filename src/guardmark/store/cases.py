@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from guardmark.core.case import CaseEnd, CaseResult, CaseStep, StepKind
+from guardmark.core.case import CaseEnd, CaseResult, CaseStep, CaseUsage, StepKind
 from guardmark.core.errors import StoreError
 from guardmark.core.place import Place
+from guardmark.core.usage import UsageTotals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _USUAL = CaseStep(kind=StepKind.USER)
+_COUNTED = (
+    *("calls", "requests", "failed", "reported", "tokens_read", "tokens_written", "priced", "cost"),
+    "tokens",
+)
 _WORDS = ("text", "tool", "guard", "action", "reason", "policy", "digest")
 
 
@@ -27,8 +32,37 @@ def case_to_json(result: CaseResult) -> str:
         "message": result.message,
         "steps": steps,
     }
+    usage = {
+        whose: _usage_form(totals)
+        for whose, totals in (("agent", result.usage.agent), ("guards", result.usage.guards))
+        if totals is not None
+    }
+    if usage:
+        form["usage"] = usage
     text = json.dumps(form, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "replace").decode()
+
+
+def _usage_form(totals: UsageTotals) -> dict[str, object]:
+    values = {name: getattr(totals, name) for name in _COUNTED}
+    return {name: value for name, value in values.items() if value}
+
+
+def _usage_of(form: Mapping[str, Any], whose: str) -> UsageTotals | None:
+    told = form.get("usage", {}).get(whose)
+    if told is None:
+        return None
+    counts = {name: _count(told.get(name, 0)) for name in _COUNTED if name != "cost"}
+    cost = told.get("cost", 0.0 if counts["priced"] else None)
+    if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int | float)):
+        raise TypeError("cost")
+    return UsageTotals(cost=cost, **counts)
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise TypeError("count")
+    return value
 
 
 def _step_form(step: CaseStep) -> dict[str, object]:
@@ -60,6 +94,7 @@ def case_from_json(text: str, *, latency_ns: int | None = None) -> CaseResult:
             message=_words(form["message"]),
             steps=tuple(_step_of(step) for step in form["steps"]),
             latency_ns=latency_ns,
+            usage=CaseUsage(agent=_usage_of(form, "agent"), guards=_usage_of(form, "guards")),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(

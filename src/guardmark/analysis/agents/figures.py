@@ -14,6 +14,7 @@ from guardmark.analysis.agents.counting import (
     mean,
     pair_cases,
 )
+from guardmark.analysis.agents.spending import CaseSpending, measure_spending
 from guardmark.analysis.compare.verdicts import CHOICE_FROM
 from guardmark.core.arms import without_guard
 from guardmark.stats.rates.clustered import EffectiveCounts
@@ -167,6 +168,7 @@ class AgentAnalysis:
         scripted: Agents whose utility is a lower bound, attack success an upper.
         tasks: How many different tasks.
         injections: How many different injections.
+        spending: What the cases of each arm take, where anybody counted it.
     """
 
     rows: tuple[AgentRow, ...]
@@ -178,6 +180,7 @@ class AgentAnalysis:
     scripted: tuple[str, ...]
     tasks: int
     injections: int
+    spending: tuple[CaseSpending, ...]
     run: AgentRun = field(metadata={"json": False})
 
 
@@ -204,6 +207,7 @@ def analyse_agents(
         scripted=tuple(sorted(run.scripted)),
         tasks=len({(case.suite, case.task) for case in cases}),
         injections=len({(case.suite, case.injection) for case in cases if case.injection}),
+        spending=measure_spending(run.stated, counting.counting),
         run=run,
     )
 

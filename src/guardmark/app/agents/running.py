@@ -14,7 +14,7 @@ from guardmark.app.agents.building import (
 )
 from guardmark.app.parts.building import close_parts, open_services
 from guardmark.app.parts.loading import config_sha256, require_gate
-from guardmark.app.parts.prices import spending_of
+from guardmark.app.parts.prices import require_known_prices, require_measurable, spending_of
 from guardmark.app.run.continuing import SPENT_NOTE, find_place, unanswered_note
 from guardmark.app.run.run_folder import (
     begun,
@@ -47,6 +47,9 @@ def run_agent_cases(loaded: LoadedConfig, options: RunOptions, session: Session)
     """Carry out a run of agents, or continue it."""
     _refuse_options(options)
     require_gate(loaded.config, ())
+    require_known_prices(loaded)
+    budget = replace(loaded.config.run.budget, cost=options.max_cost or loaded.config.run.max_cost)
+    require_measurable(loaded, budget, only=("defenses", "agent"))
     services = open_services(
         loaded,
         offline=options.offline,

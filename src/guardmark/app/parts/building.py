@@ -558,6 +558,8 @@ def name_at(loaded: LoadedConfig, path: tuple[str, ...]) -> str:
     """The name of the part whose settings stand at a path."""
     if path[0] == "pipeline" and path[1] == "judges" and loaded.config.pipeline is not None:
         return judge_name(loaded.config.pipeline.judges, int(path[2]))
+    if path[0] == "agent" and loaded.config.agent is not None:
+        return loaded.config.agent.agent_names[int(path[2])]
     return path[-1]
 
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.agents.cases import read_agent_run
+from guardmark.analysis.agents.counting import CaseCounting
 from guardmark.analysis.agents.figures import compare_arms_of
 from guardmark.analysis.agents.replay import is_replay
+from guardmark.analysis.agents.spending import measure_spending
 from guardmark.app.results.opened_run import find_run, label_runs
 from guardmark.core.errors import ConfigError, IncomparableRuns, UnknownName
 from guardmark.store.reader import RecordReader
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.agents.cases import AgentRun
     from guardmark.analysis.agents.figures import ArmPair
+    from guardmark.analysis.agents.spending import CaseSpending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +29,7 @@ class ComparedArms:
 
     runs: tuple[str, ...]  # What each run is called.
     pairs: tuple[ArmPair, ...]  # Every two arms of one agent.
+    spending: tuple[CaseSpending, ...]  # What cases of these arms take.
 
 
 def compare_agent_runs(
@@ -78,7 +82,11 @@ def compare_agent_runs(
             "There is one arm only, so there is nothing to compare it with.\n"
             "Next: name a second run over the same suite, or measure two arms in one run."
         )
-    return ComparedArms(runs=tuple(labels), pairs=tuple(wanted))
+    compared = {name for pair in wanted for name in (pair.first, pair.second)}
+    spending = measure_spending(
+        [arm for arm in arms if arm.arm in compared], CaseCounting(confidence=confidence)
+    )
+    return ComparedArms(runs=tuple(labels), pairs=tuple(wanted), spending=spending)
 
 
 def _require_agent(reader: RecordReader, path: Path) -> None:

@@ -23,7 +23,7 @@ from guardmark.reports.document.blocks import (
     warning,
 )
 from guardmark.reports.document.cells import figure, figure_text, name, table_of, with_counts
-from guardmark.reports.document.wording import count_text, date_text
+from guardmark.reports.document.wording import UNDEFINED, count_text, date_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.agents.cases import CaseRow
     from guardmark.analysis.agents.counting import GuardPlace
     from guardmark.analysis.agents.figures import AgentAnalysis, AgentArmFigures, ArmPair
+    from guardmark.analysis.agents.spending import CaseSpending
     from guardmark.analysis.gate import GateResult
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block, Table
@@ -236,6 +237,7 @@ def _arms_section(agent: AgentAnalysis) -> Section:
         "agents",
         "Arms",
         _arms_table(agent),
+        spending_table(agent.spending) if agent.spending else None,
         _plane(agent),
         _BOUNDS if agent.scripted else None,
         warning(few) if few else None,
@@ -274,6 +276,75 @@ def _arms_table(agent: AgentAnalysis) -> Table:
             "or a policy stood in for a guard, are counted beside."
         ),
     )
+
+
+def spending_table(spending: Sequence[CaseSpending]) -> Table:
+    """Tell what the cases of each arm take, as if the arm had run alone."""
+    several = len({each.agent for each in spending}) > 1
+    return table_of(
+        spending,
+        {
+            "Arm": lambda each: name(each.arm),
+            "Agent": lambda each: name(each.agent) if several else "",
+            "Calls of": lambda each: each.of,
+            "Cases": lambda each: each.cases,
+            "Calls a case": lambda each: f"{each.calls / each.cases:.1f}",
+            "Tokens a case, p50 / p95: Read and written, of cases that told both": lambda each: (
+                _counts_text(each.tokens)
+            ),
+            "Tokens read": lambda each: _told(each.tokens_read, each.cases_with_tokens, each.cases),
+            "Tokens written": lambda each: _told(
+                each.tokens_written, each.cases_with_tokens, each.cases
+            ),
+            "Money a case, p50 / p95: Of cases all of whose calls have a price": lambda each: (
+                _money_text(each.money)
+            ),
+            "Money": _paid,
+        },
+        table_id="agent-spending",
+        title="What a case takes",
+        texts=(
+            *("Agent", "Calls of", "Calls a case", "Tokens a case, p50 / p95", "Tokens read"),
+            *("Tokens written", "Money a case, p50 / p95", "Money"),
+        ),
+        note=(
+            "As if each arm had run alone: an answer that arms share is asked for once and counts "
+            "in each. What was not told, or has no price, is undefined and in no sum."
+        ),
+    )
+
+
+def _told(sum_of: int | None, cases: int, every: int) -> str:
+    """Write a sum over the cases that told it, and how many where that is not all."""
+    if sum_of is None:
+        return UNDEFINED
+    over = "" if cases == every else f" in {count_text(cases)} cases"
+    return f"{count_text(sum_of)}{over}"
+
+
+def _paid(each: CaseSpending) -> str:
+    if each.cost is None:
+        return UNDEFINED
+    over = (
+        ""
+        if each.cases_with_price == each.cases
+        else f" in {count_text(each.cases_with_price)} cases"
+    )
+    return f"{each.cost:.4g}{over}"
+
+
+def _counts_text(counts: Sequence[Quantile]) -> str:
+    values = [quantile.value for quantile in counts]
+    if not values or any(value is None for value in values):
+        return UNDEFINED
+    return " / ".join(count_text(round(value)) for value in values if value is not None)
+
+
+def _money_text(money: Sequence[Quantile]) -> str:
+    values = [quantile.value for quantile in money]
+    if not values or any(value is None for value in values):
+        return UNDEFINED
+    return " / ".join(f"{value:.4g}" for value in values if value is not None)
 
 
 def times_text(times: Sequence[Quantile]) -> str:
@@ -389,12 +460,15 @@ def _pairs_section(agent: AgentAnalysis) -> Section:
     )
 
 
-def comparison_document(runs: Sequence[str], pairs: Sequence[ArmPair]) -> Document:
-    """Write a comparison of arms, of one run or of several."""
+def comparison_document(
+    runs: Sequence[str], pairs: Sequence[ArmPair], spending: Sequence[CaseSpending] = ()
+) -> Document:
+    """Write a comparison of arms, of one run or of several, and what their cases take."""
+    takes = spending_table(spending) if spending else None
     return Document(
         title="Arms against each other",
         subtitle=", ".join(runs),
-        sections=(section("agent-pairs", "", _pairs_table(pairs)),),
+        sections=(section("agent-pairs", "", _pairs_table(pairs), takes),),
     )
 
 

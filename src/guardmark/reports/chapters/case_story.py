@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.case import CaseEnd, StepKind
+from guardmark.core.errors import counted
 from guardmark.core.place import Place
 from guardmark.reports.document.safe_text import plain_line
 
@@ -40,7 +41,7 @@ def tell_case(row: CaseRow, *, most: int | None = None) -> Story:
     lines = [*_lines(row)]
     ending = ("outcome", outcome_of(row))
     if most is None or len(lines) < most:
-        return (*((head, text) for head, text, _ in lines), ending)
+        return (*((head, text) for head, text, _ in lines), *_taken(row), ending)
     by_weight = sorted(range(len(lines)), key=lambda index: (-lines[index][2], index))
     kept = sorted(by_weight[: most - 2])
     story = [(lines[index][0], lines[index][1]) for index in kept]
@@ -64,6 +65,25 @@ def _lines(row: CaseRow) -> Iterator[tuple[str, str, int]]:
             text = f"(follows the injected order) {text}"
         weight = 3 if step.has_order else 1
         yield _HEADS[step.kind], text, weight + (step.kind is StepKind.USER)
+
+
+def _taken(row: CaseRow) -> Iterator[tuple[str, str]]:
+    """Say what the calls of a case used, as far as it was told."""
+    usage = row.result.usage
+    for whose, totals in (("model", usage.agent), ("guards", usage.guards)):
+        if totals is None:
+            continue
+        words = [counted(totals.calls, "call")]
+        if totals.reported:
+            told = (
+                "" if totals.reported == totals.calls else f" told by {totals.reported:,} of them"
+            )
+            words.append(
+                f"{totals.tokens_read:,} tokens read, {totals.tokens_written:,} written{told}"
+            )
+        if totals.cost is not None:
+            words.append(f"cost {totals.cost:.4g}")
+        yield f"{whose} took", ", ".join(words)
 
 
 def _guard_line(step: CaseStep) -> tuple[str, str, int]:

@@ -53,9 +53,11 @@ def adaptive_summary(
     left_out: Mapping[str, str] | None = None,
 ) -> Document:
     """Tell of each defense what got through, the cheapest trick with an example, and a repair."""
+    of_all = _meaning_of_all(cards)
     lines = [
-        line for card in cards for line in _lines(card, examples.get(card.name), len(cards) > 1)
+        line for card in cards for line in _lines(card, examples.get(card.name), cards, of_all)
     ]
+    lines += [sentence.rstrip(".") for sentence in of_all]
     unseen = [
         f"{defense} {sight_text(view)}, so no rewriting reaches it: left out"
         for defense, view in (left_out or {}).items()
@@ -103,9 +105,26 @@ def _subtitle(cards: Sequence[AdaptiveCard]) -> str:
     )
 
 
-def _lines(card: AdaptiveCard, example: TrickExample | None, is_named: bool) -> Iterator[str]:  # noqa: FBT001 - private
+def _meaning_of_all(cards: Sequence[AdaptiveCard]) -> tuple[str, ...]:
+    """Return what a pass amounts to where that is the same for each of several defenses."""
+    told = [_meaning(card) for card in cards]
+    return told[0] if len(cards) > 1 and all(each == told[0] for each in told) else ()
+
+
+def _meaning(card: AdaptiveCard) -> tuple[str, ...]:
+    if card.rounds[-1].full.successes or card.target is not None:
+        return tuple(meaning_sentences(card))
+    return ()
+
+
+def _lines(
+    card: AdaptiveCard,
+    example: TrickExample | None,
+    cards: Sequence[AdaptiveCard],
+    of_all: tuple[str, ...],
+) -> Iterator[str]:
     """Say what no table does: the cheapest trick, a repair that helps, why nothing was sought."""
-    start = f"{card.name}: " if is_named else ""
+    start = f"{card.name}: " if len(cards) > 1 else ""
     first, last = card.rounds[0].full, card.rounds[-1].full
     if not first.trials:
         yield f"{start}no attack was answered, so nothing is known"
@@ -132,6 +151,9 @@ def _lines(card: AdaptiveCard, example: TrickExample | None, is_named: bool) -> 
         yield f"{start}cheapest trick: {best.chain}, alone {_trick_rate(card, best)}"
     if example is not None:
         yield f"for example: {_cut(example.original)}  ->  {_cut(example.rewritten)}"
+    if not of_all:
+        for sentence in _meaning(card):
+            yield f"{start}{sentence.rstrip('.')}"
     yield from _cautions(card, start)
     if card.repaired is not None and card.repaired.is_shown_to_help:
         steps = card.repaired.name.replace("+", ", ")
@@ -139,10 +161,7 @@ def _lines(card: AdaptiveCard, example: TrickExample | None, is_named: bool) -> 
 
 
 def _cautions(card: AdaptiveCard, start: str) -> Iterator[str]:
-    """Say what a pass amounts to, and what makes these rates uncertain."""
-    if card.rounds[-1].full.successes or card.target is not None:
-        for sentence in meaning_sentences(card):
-            yield f"{start}{sentence.rstrip('.')}"
+    """Say what makes these rates uncertain."""
     for flag in card.flags:
         yield f"{start}{flag}: {FLAGS.get(flag, flag)}"
     if card.missing:
