@@ -87,7 +87,7 @@ COUNTERPARTS := nemo=nemoguardrails[server]==0.24.1 \
   litellm=litellm[proxy]==1.108.7 fastmcp=fastmcp==4.1.6 \
   proxies=mcp-proxy==0.13.0 proxies=agentbelay==0.1.0 agentdojo=agentdojo==0.1.35 \
   agents=openai-agents==0.24.0 agents=langgraph==1.2.22 agents=langchain==1.5.2 \
-  agents=langchain-openai==1.7.4 agents=pydantic-ai-slim[openai]==2.68.0 agents=--editable=.
+  agents=langchain-openai==1.7.4 agents=pydantic-ai-slim[openai]==2.68.0 agents=smolagents[openai]==1.26.0 agents=--editable=.
 counterparts: $(VENV)/.ready-dev   ## measure guards, proxies and agents of other people's make (a quarter of an hour)
 	$(call environments,$(COUNTERPARTS))
 	GUARDMARK_INTEROP=$(abspath $(INTEROP)) GUARDMARK_AGENTDOJO=$(abspath $(INTEROP))/agentdojo/bin/python \

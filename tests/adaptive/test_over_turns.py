@@ -10,6 +10,7 @@ import pytest
 from tests.adaptive.planted import AtOnce, attack, cards
 
 from guardmark.adaptive.campaign import AdaptivePlan
+from guardmark.app.results.transcripts import read_transcripts
 from guardmark.attacks.tables import listed_pairs, listed_texts
 from guardmark.attacks.talks import is_talk
 from guardmark.core.outcome import ALLOWED, BLOCKED
@@ -182,3 +183,14 @@ async def test_what_got_through_over_turns_is_made_again_from_its_seed(tmp_path:
         for name in ("one", "two")
     )
     assert first == second
+
+
+async def test_every_turn_that_was_sent_can_be_shown(tmp_path: Path) -> None:
+    """Also those that lead up, of which the records hold no more than a hash."""
+    await attack(tmp_path, orders(2), plan_for(Reads("last")))
+    with RecordReader(tmp_path / "records.sqlite") as reader:
+        tries = [each for story in read_transcripts(reader) for each in story.tries]
+    spread = [each for each in tries if is_talk(each.chain)]
+    assert spread
+    assert all(each.text is not None for each in spread)
+    assert all((each.spelled or "").startswith("[user] ") for each in spread)

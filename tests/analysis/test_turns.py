@@ -165,6 +165,8 @@ def test_a_pair_with_a_failure_is_neither_won_nor_lost(runs: Runs) -> None:
         talk("broken", "yes", "broken yes"),
     )
     assert both_ways(found.attacks) == (1, 1, 1, 2)
+    # Open: its message was let through, its turns may have been blocked. Broken: nothing is known.
+    assert (found.attacks.lowest, found.attacks.highest) == (-1 / 3, 2 / 3)
 
 
 def test_a_pair_of_which_something_was_not_asked_is_counted_apart(runs: Runs) -> None:

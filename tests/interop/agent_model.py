@@ -19,6 +19,8 @@ import yaml
 SUITE = yaml.safe_load(
     (Path(__file__).parents[2] / "src/guardmark/suites/errands/suite.yaml").read_text("utf-8")
 )
+NEW_TASK, SEEN = "New task:\n", "Observation:\n"
+"""Stand before the task and each result where smolagents asks, which has all answers as calls."""
 KEPT_BACK = ("[This result was left out", "[This call was refused")
 
 
@@ -62,7 +64,13 @@ def complete(body: dict[str, Any]) -> dict[str, Any]:
     said = body["messages"]
     prompt = next(_text(each["content"]) for each in said if each["role"] == "user")
     results = [_text(each["content"]) for each in said if each["role"] == "tool"]
-    move = next_move(prompt, results)
+    is_small = prompt.startswith(NEW_TASK)
+    if is_small:
+        told = [_text(each["content"]) for each in said if each["role"] == "user"]
+        results = [text.removeprefix(SEEN) for text in told if text.startswith(SEEN)]
+    move = next_move(prompt.removeprefix(NEW_TASK), results)
+    if is_small and isinstance(move, str):
+        move = "final_answer", {"answer": move}
     message: dict[str, Any] = {"role": "assistant", "content": move}
     if not isinstance(move, str):
         function = {"name": move[0], "arguments": json.dumps(move[1])}

@@ -17,7 +17,7 @@ from tests.interop.environments import NEEDS_ENVIRONMENTS, program
 pytestmark = NEEDS_ENVIRONMENTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "agents.md"
-FRAMEWORKS = {"sdk": "agents", "graph": "langchain", "typed": "pydantic_ai"}
+FRAMEWORKS = {"small": "inspect", "sdk": "agents", "graph": "langchain", "typed": "pydantic_ai"}
 """Name of an agent to the package that its code on the page imports first."""
 CONFIG = """\
 version: 1
@@ -30,6 +30,7 @@ agent:
     - obedient
     - {name: sdk, type: python, target: "sdk.py:run"}
     - {name: graph, type: python, target: "graph.py:run"}
+    - {name: small, type: python, target: "small.py:run"}
     - {name: typed, type: python, target: "typed.py:run"}
   injections: [plain]
   arms:

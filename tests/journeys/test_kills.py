@@ -46,6 +46,7 @@ def _untimed(path: Path) -> object:
         timed = [name for name in rows.fieldnames or () if name.startswith("median_latency")]
         return [{**row, **dict.fromkeys(timed, "")} for row in rows]
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "(time)", text)
+    text = re.sub(r"\d{1,2} \w+ \d{4}, \d\d:\d\d UTC", "(time)", text)
     limits = r"((<[^>]*>| )*\[[\d,. ]+\](</span>)?)?"  # none where an interval was refused
     text = re.sub(r"\b\d[\d,.]* (µs|ms|s)\b" + limits, "(latency)", text)
     text = re.sub(r"(?m)^.*Head of the records.*$", "", text)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.contract import OperatorChain, Tier
+from guardmark.attacks.talks import turn_texts, turns_of
 from guardmark.attacks.word_edits import read_recipe
 from guardmark.core.errors import ConfigError
 
@@ -39,8 +40,11 @@ def rebuild_text(
         return None
     for index in range(uses):
         drawn = seed_for(seed, chain.key, sample.id, index)
-        if is_sent(text := _applied(chain, sample, drawn)):
-            return VariantText(text=text, before=_before(chain, sample, drawn))
+        whole = _applied(chain, sample, drawn)
+        is_spread = turns_of(chain) > 1 and whole != sample.prompt.text
+        for text in turn_texts(whole) if is_spread else (whole,):
+            if is_sent(text):
+                return VariantText(text=text, before=_before(chain, sample, drawn))
     return None
 
 

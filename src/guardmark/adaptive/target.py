@@ -23,7 +23,7 @@ from guardmark.adaptive.controls import battery_and
 from guardmark.adaptive.state import TARGET_ROUND, Account, Query, is_material, text_digest
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.contract import Tier
-from guardmark.attacks.talks import prompt_of
+from guardmark.attacks.talks import turns_of
 from guardmark.core.outcome import (
     NATIVE_REFUSAL,
     AnswerMode,
@@ -228,8 +228,7 @@ async def probe(
     readings: dict[int | None, dict[str, object]] = {}
 
     async def respond(query: Query, row: CallKey) -> Response:
-        prompt = prompt_of(Prompt.of_text(query.text), query.text, query.chain)
-        response = await asker.respond(prompt, row)
+        response = await asker.respond(Prompt.of_text(query.text), row)
         readings[query.number] = await _reading(query.text, response, expected[query.number])
         return response
 
@@ -276,6 +275,8 @@ def _canaries(
     for number, each in enumerate(sentences):
         yield query(number, each, each.text, "", ""), (each.text,)
     for turn, chain in enumerate(chains, start=1):
+        if turns_of(chain) > 1:
+            continue  # a question about a text is no turn of a conversation
         for number, each in enumerate(sentences, start=turn * len(canaries())):
             variant = apply(chain, each.text, seed=seed_for(seed, chain.key, each.id, 0))
             if variant.is_variant and variant.tier is not None:

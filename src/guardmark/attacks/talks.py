@@ -58,3 +58,10 @@ def prompt_of(prompt: Prompt, variant: str, key: str) -> Prompt:
         tools=prompt.tools,
         session=prompt.session,
     )
+
+
+def spell_talk(variant: str, key: str) -> str:
+    """Return the variant of a chain as a person reads it: who says what, where it has turns."""
+    if not is_talk(key):
+        return variant
+    return "\n".join(f"[{role}] {words}" for role, words in json.loads(variant))

@@ -273,7 +273,8 @@ def _transcript_lines(each: Transcript, *, is_one: bool, texts: bool) -> Iterato
         mark = "  <- got through" if one.is_bypass else ""
         yield f"  {each.defense}, try {one.number}, {one.chain or 'as it is'}: {one.outcome}{mark}"
         if texts:
-            text = "(its text cannot be made again)" if one.text is None else cut(one.text)
+            spelled = one.spelled
+            text = "(its text cannot be made again)" if spelled is None else cut(spelled)
             yield f"    {_in_one(text)}"
 
 

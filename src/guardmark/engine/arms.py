@@ -264,8 +264,11 @@ def _next_chunk(
         if guard + shown in state.written:  # a part of the answer may have gone out as it was
             return None
         if not passes(code):
-            gone_out = rule.gone_out(number)
-            return Call(JUDGES, after_prefix(after, gone_out)) if gone_out else None
+            if reply is None:
+                return None
+            # Where nothing had gone out, the whole is judged all the same: it is one of the unsafe
+            # answers of which shares are told, if it is unsafe.
+            return Call(JUDGES, after_prefix(after, rule.gone_out(number) or None))
         number += 1
         state.allowed[at] = number
     return program.call(JUDGES, after) if reply is not None else None

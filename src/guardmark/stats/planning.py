@@ -29,7 +29,7 @@ from guardmark.stats.paired.intervals import PairedTable, bonett_price, clustere
 from guardmark.stats.paired.noninferiority import noninferiority_clustered, noninferiority_tango
 from guardmark.stats.rates.clustered import (
     effective_counts,
-    summarise,
+    summarise_slices,
     wilson_default,
     wilson_default_slices,
 )
@@ -255,11 +255,22 @@ def plan_decision(
 
     def by_groups(groups: int, runs: int) -> float:
         shown, rng = 0, np.random.default_rng([4, groups])
-        for _ in range(runs):
-            sizes = layout.draw_sizes(rng, (groups,))
-            events = _draw_events(rng, sizes, rate=rate, layout=layout)
-            counts = effective_counts(summarise(events, sizes))
-            shown += counts.n_eff > 0 and is_shown(counts.rate, counts.worth(confidence))
+        block = max(1, _CELLS_AT_ONCE // groups)
+        for done in range(0, runs, block):
+            count = min(block, runs - done)
+            sizes, events = [], []
+            for _ in range(count):
+                drawn = layout.draw_sizes(rng, (groups,))
+                sizes.append(drawn)
+                events.append(_draw_events(rng, drawn, rate=rate, layout=layout))
+            summaries = summarise_slices(
+                np.concatenate(events),
+                np.concatenate(sizes),
+                slices=np.repeat(np.arange(count), groups),
+                slice_count=count,
+            )
+            for counts in map(effective_counts, summaries):
+                shown += counts.n_eff > 0 and is_shown(counts.rate, counts.worth(confidence))
         return shown / runs
 
     spread = max(rate * (1.0 - rate), 1e-4)

@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from guardmark.core.manifest import RunManifest
     from guardmark.core.record import Record
     from guardmark.core.sample import Sample
+
+
+REMARKS: Final = "remarks"
+"""Key under which is kept what was seen of parts before the run."""
 
 
 class RunState(StrEnum):
@@ -47,6 +51,8 @@ class RunStatus:
     retried: int = 0  # asked about again after an error
     head: str = ""
     possibly_billed: int = 0
+    # What was seen of parts that were asked a few known texts before the run.
+    remarks: tuple[str, ...] = ()
     # How busy this process was while it waited for services; nothing where it did not.
     load: LoopLoad = field(default=LoopLoad(), metadata={"json": False})
 
@@ -178,6 +184,7 @@ class RecordReader(AbstractContextManager["RecordReader", None]):
             planned = int(connection.meta("planned") or 0)
             billed = int(connection.meta(POSSIBLY_BILLED) or 0)
             load = LoopLoad.read(connection.meta(LOOP_LOAD))
+            remarks = tuple(map(str, json.loads(connection.meta(REMARKS) or "[]")))
         is_in_use = is_held(self.path.parent)
         if state is RunState.RUNNING and not is_in_use:
             state = RunState.INTERRUPTED
@@ -192,5 +199,6 @@ class RecordReader(AbstractContextManager["RecordReader", None]):
             retried=connection.value(retried, (skipped,)) if connection.has_superseded else 0,
             head=connection.head(),
             possibly_billed=billed + unanswered,
+            remarks=remarks,
             load=load,
         )

@@ -15,7 +15,7 @@ from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.store import codec, connect, integrity, samples, schema
 from guardmark.store.connect import insert
 from guardmark.store.loop_load import LOOP_LOAD, LoopLoad
-from guardmark.store.reader import RunState
+from guardmark.store.reader import REMARKS, RunState
 from guardmark.store.tries import TryBatch
 from guardmark.store.under_way import UNDER_WAY, CallsUnderWay, take_over
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from guardmark.store.samples import Chunk, PlainSample
 
 _COMMIT_SIZE: Final = 1000
+_MOST_REMARKS: Final = 100
+_LONGEST_REMARK: Final = 1_000
 _SESSIONS: Final = "sessions"  # key under which is kept how often conversations were begun
 _PATIENCE_NS: Final = 400_000_000  # since the last commit: then fewer records are committed, too
 _ERROR: Final = schema.OUTCOME_CODE["error"]
@@ -111,6 +113,12 @@ class RecordWriter(AbstractContextManager["RecordWriter", None]):
             self.sample_count = samples.count(self.connection)
             self.labelled_count = samples.count_labelled(self.connection)
         return self.sample_count
+
+    def note_remarks(self, remarks: Sequence[str]) -> None:
+        """Keep what was seen of parts before the run, at its beginning: nothing is added later."""
+        if self.connection.meta(REMARKS) is None:
+            cut = [remark[:_LONGEST_REMARK] for remark in remarks[:_MOST_REMARKS]]
+            self.connection.put_meta(REMARKS, json.dumps(cut))
 
     def begin_sessions(self) -> int:
         """Return how often conversations were begun in this run, this time included."""

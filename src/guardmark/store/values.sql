@@ -2,7 +2,7 @@
 -- nothing that is there. SQLite keeps any type in any column; numbers are below text, and text is
 -- below bytes, so a range of numbers tells of types too. Nothing (NULL) is right everywhere.
 
-meta: key NOT IN ('head', 'loop_load', 'manifest', 'planned', 'possibly_billed', 'samples', 'seals', 'sessions', 'state') OR value >= x'';
+meta: key NOT IN ('head', 'loop_load', 'manifest', 'planned', 'possibly_billed', 'remarks', 'samples', 'seals', 'sessions', 'state') OR value >= x'';
 
 words: kind >= x'' OR id | 0 <> id OR name >= x'';
 

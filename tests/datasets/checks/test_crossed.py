@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from guardmark.core.sample import Label, Prompt, Sample
+from guardmark.core.sample import Label, Message, Prompt, Role, Sample
 from guardmark.datasets.checks.crossed import find_crossed, note_crossed
 from guardmark.datasets.checks.issues import Criteria, Status, check_samples
+from guardmark.datasets.formats.turns import by_turn
 
 CRITERIA = Criteria(taxonomy={}, half_width=lambda _trials: 0.1)
 
@@ -68,3 +69,14 @@ def test_what_is_nested_or_unique_crosses_nothing() -> None:
         for n in range(50)
     ]
     assert find_crossed(samples) == ()
+
+
+def test_the_number_of_a_turn_is_no_factor() -> None:
+    """Each conversation has a first turn: that is no origin which rows share."""
+    messages = tuple(Message(role=Role.USER, content=str(n)) for n in range(3))
+    turns = [
+        turn
+        for name in "abcd"
+        for turn in by_turn(Sample(id=name, prompt=Prompt(messages=messages), label=Label.BENIGN))
+    ]
+    assert find_crossed(turns) == ()

@@ -36,12 +36,17 @@ class SplitPairs:
         one_message: Blocked in one message, of the same pairs.
         difference: The first less the second; negative means that splitting gets more through.
         undecided: Pairs of which one side failed, was not understood, or let another text go on.
+        lowest: The difference over all pairs, where what is not known falls for splitting; None
+            without pairs.
+        highest: The same, where it falls against it.
     """
 
     conversation: Estimate
     one_message: Estimate
     difference: Difference
     undecided: int
+    lowest: float | None
+    highest: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +113,12 @@ class _Pairs:
     whole: list[bool] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
     undecided: int = 0
+    lowest: int = 0
+    highest: int = 0
 
     def add(self, *, split: bool | None, whole: bool | None, group: int) -> None:
+        self.lowest += bool(split) - (whole is not False)
+        self.highest += (split is not False) - bool(whole)
         if split is None or whole is None:
             self.undecided += 1
             return
@@ -119,6 +128,7 @@ class _Pairs:
 
     def figures(self, confidence: float) -> SplitPairs:
         groups = np.unique(np.array(self.groups, dtype=np.int64), return_inverse=True)[1]
+        every = len(self.split) + self.undecided
         return SplitPairs(
             conversation=grouped_rate(self.split, groups, confidence=confidence),
             one_message=grouped_rate(self.whole, groups, confidence=confidence),
@@ -126,6 +136,8 @@ class _Pairs:
                 self.split, self.whole, groups=groups, confidence=confidence
             ),
             undecided=self.undecided,
+            lowest=self.lowest / every if every else None,
+            highest=self.highest / every if every else None,
         )
 
 

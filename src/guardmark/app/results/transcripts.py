@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.analysis.adaptive.rows import FULL, read_adaptive
 from guardmark.analysis.defense.bypasses import Flaw, ListedSample, SampleAnswer
 from guardmark.app.results.variant_texts import VariantTexts
-from guardmark.attacks.talks import prompt_of
+from guardmark.attacks.talks import prompt_of, spell_talk
 from guardmark.core.errors import ConfigError
 from guardmark.core.sample import Sample, Severity
 from guardmark.datasets.formats.writing import sample_row
@@ -48,6 +48,11 @@ class TranscriptTry:
     outcome: str  # `allow`, `block` or `no answer`.
     is_bypass: bool
     text: str | None  # None where it cannot be made again.
+
+    @property
+    def spelled(self) -> str | None:
+        """The text as a person reads it: a conversation by its speakers."""
+        return None if self.text is None else spell_talk(self.text, self.chain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from guardmark.adaptive.rebuilding import VariantText, rebuild_text
 from guardmark.adaptive.search import MOST_USES
 from guardmark.adaptive.state import text_digest
 from guardmark.analysis.adaptive.rows import read_adaptive
+from guardmark.attacks.talks import spell_talk
 from guardmark.core.sample import Sample, Severity
 from guardmark.reports.chapters.adaptive.attack_success import ROUNDS
 from guardmark.reports.chapters.adaptive.operators import TIERS
@@ -87,5 +88,7 @@ def read_rewrites(reader: RecordReader, *, most: int) -> tuple[Rewrite, ...]:
             proof = TIERS.get(attempt.tier, attempt.tier)
             round_ = ROUNDS.get(attempt.round, attempt.round)
             how = f"{attempt.chain or 'as it is'}; {proof}; {round_}, try {number}"
-            best[at] = Rewrite(sample=samples[at], defense=name, how=how, text=made.text)
+            best[at] = Rewrite(
+                sample=samples[at], defense=name, how=how, text=spell_talk(made.text, attempt.chain)
+            )
     return tuple(best.values())

@@ -259,8 +259,10 @@ class _Invocation:
                     with keep_working_directory():
                         stop = self.session.stop
                         spending = spending_of(self.loaded, self.parts.every, self.meter)
-                        for warning in await probe_parts(self.parts, stop, spending=spending):
-                            self.session.announce(f"Note: {warning}")
+                        remarks = await probe_parts(self.parts, stop, spending=spending)
+                    writer.note_remarks(remarks)
+                    for remark in remarks:
+                        self.session.announce(f"Note: {remark}")
                 keep()
                 if failed:
                     supersede_errors(writer)

@@ -11,6 +11,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from guardmark.datasets.formats.turns import CONVERSATION, JOINED, TURN, TURNS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 _LEAST_VALUES: Final = 3  # of both factors: two values are a condition and not a draw
 _LEAST_FILLED: Final = 0.5  # of all pairs of a group and a value
 _MOST_COLUMNS: Final = 3
+_OF_TURNS: Final = (CONVERSATION, TURN, TURNS, JOINED)
+"""What is noted of a turn: its number is a condition of every conversation, and no draw."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,8 @@ def find_crossed(samples: Sequence[Sample]) -> tuple[CrossedColumn, ...]:
     rows: defaultdict[str, int] = defaultdict(int)
     for sample in samples:
         for name, value in sample.metadata.items():
-            if isinstance(value, str | int):
+            is_ours = name in _OF_TURNS and CONVERSATION in sample.metadata
+            if isinstance(value, str | int) and not is_ours:
                 pairs[name].add((sample.lineage, str(value)))
                 rows[name] += 1
     found = []

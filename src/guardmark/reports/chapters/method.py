@@ -185,6 +185,7 @@ def write_configuration(analysis: RunAnalysis, refused: Sequence[str] = ()) -> S
         retried if status.retried else None,
         warning(partial) if status.stored < status.planned else None,
         warning(refused) if refused else None,
+        warning(f"Before the run: {remark}." for remark in status.remarks),
         *(_facts(analysis), _parts(analysis), _data(analysis)),
         *map(_settings, analysis.manifest.parts),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from guardmark.reports.document.blocks import Section, Unit, section
 from guardmark.reports.document.cells import figure, name, table_of, with_counts
+from guardmark.reports.document.wording import value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,20 +111,30 @@ def _write_joined(rows: Sequence[_Met]) -> Table | None:
         pairs,
         {
             "Defense": lambda row: name(row.defense),
-            "Conversations": lambda row: row.kind,
-            "Blocked over turns|of pairs": lambda row: with_counts(row.pairs.conversation),
-            "Blocked in one message|of them": lambda row: with_counts(row.pairs.one_message),
+            "Kind": lambda row: row.kind,
+            "Over turns|of pairs": lambda row: with_counts(row.pairs.conversation),
+            "In one message|of them": lambda row: with_counts(row.pairs.one_message),
             "Difference": lambda row: figure(row.pairs.difference),
-            "Pairs": lambda row: row.pairs.difference.pairs,
             "Undecided": lambda row: row.pairs.undecided,
+            "With these: where all of them fall one way, and the other": lambda row: _bounds(
+                row.pairs
+            ),
         },
         table_id="split",
-        title="Split over turns, and in one message",
+        title="Blocked where split over turns, and in one message",
         note=(
             "Each conversation beside the same words of the user in one message. A difference "
             "below zero: what is split over turns is blocked less often. It is paired, and its "
             "limits count groups. Undecided: one of the two failed or went on as another text."
             f"{left_out}"
         ),
-        texts=("Conversations",),
+        texts=("Kind", "With these"),
     )
+
+
+def _bounds(pairs: SplitPairs) -> str:
+    """Say between what the difference lies over all pairs; nothing where each is decided."""
+    if not pairs.undecided or pairs.lowest is None or pairs.highest is None:
+        return ""
+    lowest = value_text(pairs.lowest, Unit.POINTS).removesuffix(" points")
+    return f"{lowest} to {value_text(pairs.highest, Unit.POINTS)}"

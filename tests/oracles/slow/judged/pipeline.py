@@ -69,10 +69,10 @@ def _stated_arms(source: Source) -> dict[str, list[tuple[str, str]]]:
     arms: dict[str, list[tuple[str, str]]] = {}
     for name, places in (stated.get("arms") or {}).items():
         arms[name] = []
-        for place in ("input", "output"):
+        for place in ("input", "context", "output"):
             guards = places.get(place) or []
-            for guard in [guards] if isinstance(guards, str) else guards:
-                arms[name].append((place, guard))
+            for guard in guards if isinstance(guards, list) else [guards]:
+                arms[name].append((place, guard if isinstance(guard, str) else guard["guard"]))
     if arms:
         return arms
     named = stated.get("guards")
@@ -81,6 +81,17 @@ def _stated_arms(source: Source) -> dict[str, list[tuple[str, str]]]:
         place = "output" if views.get(name) == "response" else "input"
         arms[name] = [] if name == NO_GUARD else [(place, name)]
     return arms
+
+
+def _rules_of(source: Source, name: str) -> dict[str, Json]:
+    """Return what an arm says of its guards beside their names, by name."""
+    stated = source.manifest.get("settings", {}).get("pipeline") or {}
+    rules: dict[str, Json] = {}
+    for guards in ((stated.get("arms") or {}).get(name) or {}).values():
+        for guard in guards if isinstance(guards, list) else [guards]:
+            if isinstance(guard, dict):
+                rules[guard["guard"]] = guard
+    return rules
 
 
 def _answers(source: Source, name: str = NO_GUARD) -> Places:
@@ -101,16 +112,17 @@ def _count(
 ) -> ArmCount:
     is_placed = bool((source.manifest.get("settings", {}).get("pipeline") or {}).get("arms"))
     stored = [
-        (at, f"{guard}@output" if is_placed and at == "output" else guard) for at, guard in guards
+        (at, f"{guard}@{at}" if is_placed and at != "input" else guard) for at, guard in guards
     ]
-    calls = _Calls(source, models, bench)
+    calls = _Calls(source, models, bench, _rules_of(source, name))
     cases = []
     for repeat in range(source.manifest["repeats"]):
         for subject in source.subjects():
             place = (repeat, subject.position)
-            steps, request, reply = _walk(calls, stored, place)
+            steps, request, reply, gone = _walk(calls, stored, place)
             if "missing" not in steps[:1]:
                 model = calls.model(request).get(place)
+                part = bench.said(f"{reply} after {gone} characters").get(place) if gone else None
                 cases.append(
                     Case(
                         subject=subject,
@@ -118,6 +130,7 @@ def _count(
                         steps=steps,
                         model=model.outcome if model else None,
                         ruling=bench.said(reply).get(place),
+                        part=part,
                     )
                 )
     return ArmCount(source, name, cases, guards=guards)
@@ -126,8 +139,14 @@ def _count(
 class _Calls:
     """What is stored of a run, by what guards made of a text."""
 
-    def __init__(self, source: Source, models: Mapping[Place, Answer], bench: Bench) -> None:
-        self.source, self.bench = source, bench
+    def __init__(
+        self,
+        source: Source,
+        models: Mapping[Place, Answer],
+        bench: Bench,
+        rules: dict[str, Json],
+    ) -> None:
+        self.source, self.bench, self.rules = source, bench, rules
         self._models: dict[str, Mapping[Place, Answer]] = {"": models}
         self._decided: dict[str, dict[Place, str]] = {}
 
@@ -143,16 +162,56 @@ class _Calls:
             self._decided[name] = self.source.decided(name)
         return self._decided[name]
 
+    def rule(self, stored: str, name: str, otherwise: Any) -> Any:
+        """Return what an arm says of a guard that is stored under a name."""
+        return self.rules.get(stored.partition("@")[0], {}).get(name, otherwise)
+
+
+def _of_documents(calls: _Calls, guard: str, place: Place) -> tuple[str, str]:
+    """Return what a guard of documents came to, and after whom the model is asked."""
+    names = (f"{guard} all",)
+    if calls.rule(guard, "each", otherwise=True):
+        names = tuple(f"{guard} {number}" for number in range(1, 10))
+    did = [calls.decided(name).get(place) for name in names]
+    if "error" in did or "malformed" in did:
+        return "error", ""
+    made = f" after {guard}" if len(names) > 1 else f" after {guard} all"
+    return "allow", made if "block" in did else ""
+
+
+def _growing(calls: _Calls, guard: str, place: Place, *, after: str, every: int) -> tuple[str, int]:
+    """Return what a guard of a growing answer came to, and what had gone out before a block."""
+    answered = calls.model(after).get(place)
+    length = len((answered.text if answered else "") or "")
+    for sent in range(0, max(1, length), every):
+        is_last = sent + every >= length
+        name = guard + after if is_last else f"{guard}{after} after {sent + every} characters"
+        step = calls.decided(name).get(place, "missing")
+        if step != "allow" or is_last:
+            return step, sent
+    return "missing", 0
+
 
 def _walk(
     calls: _Calls, guards: list[tuple[str, str]], place: Place
-) -> tuple[tuple[str, ...], str, str]:
-    """Return what each guard of an arm decided, and after whom the model and judges were asked."""
+) -> tuple[tuple[str, ...], str, str, int]:
+    """Return what each guard decided, after whom model and judges were asked, and what went out."""
     steps: list[str] = []
-    after, request = "", None
+    after, request, gone = "", None, 0
     for number, (at, guard) in enumerate(guards):
         if at == "output" and request is None:
             request = after
+        if at == "context":
+            step, made = _of_documents(calls, guard, place)
+            after += made
+            steps.append(step)
+            continue
+        every = calls.rule(guard, "every", otherwise=None)
+        if isinstance(every, int):
+            step, sent = _growing(calls, guard, place, after=after, every=every)
+            gone = sent if all(each in {"allow", "went on"} for each in steps) else 0
+            steps.append(step)
+            continue
         step = calls.decided(f"{guard}{after}").get(place, "missing")
         if step == "rewritten":
             after = f"{after} after {guard}"
@@ -165,7 +224,7 @@ def _walk(
                 is_asked = place in calls.bench.said(after)
             step = "went on" if is_asked else step
         steps.append(step)
-    return tuple(steps), after if request is None else request, after
+    return tuple(steps), after if request is None else request, after, gone
 
 
 def _gain(arm: ArmCount, bare: ArmCount | None) -> Json | None:

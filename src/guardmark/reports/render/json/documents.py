@@ -97,7 +97,9 @@ class SummaryRun:
 
     manifest: RunManifest = field(metadata={"json": _OF_MANIFEST})  # What was run.
     # How far the run is.
-    status: RunStatus = field(metadata={"json": ("state", "planned", "stored", "retried")})
+    status: RunStatus = field(
+        metadata={"json": ("state", "planned", "stored", "retried", "remarks")}
+    )
     # What the reader decided beforehand.
     settings: AnalysisSettings = field(
         metadata={"json": ("confidence", "min_per_category", "margin")}
