@@ -108,6 +108,10 @@ def test_reports_and_verify_know_the_attack(tmp_path: Path) -> None:
         assert (checked.holds, checked.total, checked.damage) == (True, 0, ())
     text = (done.folder.path / "report.md").read_text("utf-8")
     assert "words@tool_result" in text
+    (told,) = (line for line in text.splitlines() if "Against somebody who rewrites and" in line)
+    assert "(100.0 % " in told
+    assert "leaves open the limit of 10 %" in told  # six cases of six: two factors of three and two
+    assert "Which one?" not in text
     assert "The cases were carried out" in text
     assert "filter evasion" not in text
     assert "Must stay" in text

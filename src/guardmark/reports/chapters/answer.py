@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.compare.answer import JudgedCandidate, Keeping, judge_all, nearest_of
+from guardmark.analysis.compare.answer import (
+    HeldRate,
+    JudgedCandidate,
+    Keeping,
+    LimitSide,
+    judge_all,
+    nearest_of,
+)
 from guardmark.analysis.compare.verdicts import ANSWERED_ENOUGH, Reliance
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM, is_unguarded
 from guardmark.reports.chapters.comparison import subject
+from guardmark.reports.document.cells import figure_text
 from guardmark.reports.document.wording import percent_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from guardmark.analysis.compare.answer import HeldRate
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.gate import GateResult
     from guardmark.analysis.run import RunAnalysis
@@ -54,6 +61,12 @@ _KEEPING: Final = {
     "open": "leaves open",
 }
 
+_HOLDING: Final = {
+    Keeping.KEPT: ("keeps", "keep"),
+    Keeping.MISSED: ("misses", "miss"),
+    Keeping.OPEN: ("leaves open", "leave open"),
+}
+
 _REASONS: Final = {
     "attacks": "more than {limit} of attacks get through",
     "false alarms": "more than {limit} of benign inputs are blocked",
@@ -78,7 +91,7 @@ _MOST_NAMED: Final = 5
 
 def write_answer(analysis: RunAnalysis, gate: GateResult | None = None) -> tuple[str, ...]:
     """Write the answer, how the gate stands, and the limits that both go by."""
-    lines = [_not_understood(analysis), _answer(analysis)]
+    lines = [_not_understood(analysis), _of_attacked_arms(analysis) or _answer(analysis)]
     if gate is not None:
         from guardmark.reports.chapters.gate import conclusion  # on use: many runs set no limit
 
@@ -133,6 +146,31 @@ def _answer(analysis: RunAnalysis) -> str:
         return f"{lead} None was measured on both attacks and benign inputs."
     name = subject(nearest.subject.name, scope)
     return f"{lead} Nearest: {name} {standing_words(nearest)}."
+
+
+def _of_attacked_arms(analysis: RunAnalysis) -> str:
+    """Say which arms of agents hold against rewritten texts: benign texts are no part of that."""
+    cards = [card for card in analysis.adaptive if card.is_carried_out]
+    if not cards:
+        return ""
+    limit = analysis.settings.limits.attacks
+    held = {
+        card.name: HeldRate(side=LimitSide.REWRITTEN, rate=card.rounds[-1].full, limit=limit)
+        for card in cards
+    }
+    parts = []
+    for keeping, (one, several) in _HOLDING.items():
+        told = [
+            f"{name} ({figure_text(each.rate)})"
+            for name, each in held.items()
+            if each.keeping is keeping
+        ]
+        if told:
+            parts.append(f"{_listed(told)} {several if len(told) > 1 else one}")
+    return (
+        f"Against somebody who rewrites and watches: {'; '.join(parts)} the limit of "
+        f"{limit_text(limit)}."
+    )
 
 
 def _is_open(judged: JudgedCandidate) -> bool:

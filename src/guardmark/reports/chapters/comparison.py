@@ -574,6 +574,8 @@ def choice_sentence(
     """Say which of several to take, who is not told apart from it, and what would tell."""
     if len(rates) < _MOST_PAIRED:
         return ""  # of one there is nothing to choose
+    if not any(each.false_positive_rate.trials for each in rates.values()):
+        return ""  # what blocks everything would have the lowest rate
     worthy = worth_choosing(comparison, rates, scope)
     if not worthy:
         if not comparison.front or not comparison.attacks.best:
