@@ -84,6 +84,18 @@ def test_an_attack_is_replayed_from_one_trace_and_one_cassette(
     assert f"--replay names two {kind}: one.jsonl and two.jsonl." in done.err
 
 
+def test_a_link_whose_file_was_deleted_is_never_replaced(
+    run: Path, guardmark: Type, tmp_path: Path
+) -> None:
+    """So stands /dev/stderr where the log behind it was removed: what is told goes its way."""
+    (tmp_path / "limits.yaml").write_text("asr_upper: 0.9\n", encoding="utf-8")
+    link = tmp_path / "stream"
+    link.symlink_to(tmp_path / "log")
+    guardmark("gate", run, "--policy", "limits.yaml", "--junit", link)
+    assert link.is_symlink()
+    assert (tmp_path / "log").read_text(encoding="utf-8").startswith("<?xml")
+
+
 def test_limits_go_to_a_stream_as_junit_too(run: Path, guardmark: Type, tmp_path: Path) -> None:
     """Where the file that is named is none that can be replaced; the same as in a file."""
     (tmp_path / "limits.yaml").write_text("gate: {fpr_upper: 0.99}\n", encoding="utf-8")

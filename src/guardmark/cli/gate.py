@@ -147,9 +147,11 @@ def _write(text: str, path: Path) -> None:
     from guardmark.store.file_errors import errors_of_files
     from guardmark.store.whole_files import whole_file
 
-    if path.exists() and not path.is_file():
+    # A pipe, a device, or a link such as /dev/stderr whose file was deleted: never to be replaced.
+    is_written_through = path.is_symlink() if not path.exists() else not path.is_file()
+    if is_written_through:
         with errors_of_files(path):
-            path.write_text(text, encoding="utf-8")  # a pipe or a device
+            path.write_text(text, encoding="utf-8")
         return
     with whole_file(path) as file:
         file.write(text.encode())
