@@ -111,7 +111,7 @@ def test_long_advice_is_cut_with_a_count(runs: Runs) -> None:
 
 
 def test_a_narrow_terminal_sets_columns_below_the_others(runs: Runs) -> None:
-    """Nothing runs over the edge, and nothing is lost."""
+    """Nothing runs over the edge, and nothing is lost but what follows from other columns."""
     text = render_terminal(shorten(build_document(full_analysis(runs))), width=50)
     assert all(len(line) <= 50 for line in text.splitlines() if not is_command(line))
     heads = [line for line in text.splitlines() if "Errors" in line]

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from guardmark.reports.document.blocks import Document, Table, Unit, section
-from guardmark.reports.document.cells import figure, name, table_of, without_repeats
+from guardmark.reports.document.cells import (
+    figure,
+    name,
+    table_of,
+    with_derived,
+    without_repeats,
+)
 from guardmark.reports.render.terminal import render_terminal
 
 NARROW, WIDE = 40, 160
@@ -70,6 +76,13 @@ def test_a_table_that_fits_stands_in_one_piece() -> None:
     """With every row, whatever it holds."""
     lines = drawn(times((None, 8)), WIDE)
     assert len([line for line in lines if line.startswith("words")]) == 2
+
+
+def test_what_follows_from_other_columns_gives_way_in_a_narrow_terminal() -> None:
+    """The table stands in one piece then; where there is room nothing is left out."""
+    table = with_derived(times(), "Would decide")
+    assert not any("Would decide" in line for line in drawn(table, NARROW))
+    assert any("Would decide" in line for line in drawn(table, WIDE))
 
 
 def test_columns_that_repeat_one_another_are_left_out() -> None:

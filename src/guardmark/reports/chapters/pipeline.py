@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Final
 from guardmark.reports.chapters.comparison import group_cautions
 from guardmark.reports.chapters.flow import flow_parts
 from guardmark.reports.document.blocks import Document, Section, Table, Unit, section, warning
-from guardmark.reports.document.cells import figure, name, rate_text, slug, table_of, with_counts
+from guardmark.reports.document.cells import (
+    figure,
+    name,
+    rate_text,
+    slug,
+    table_of,
+    with_counts,
+    with_derived,
+)
 from guardmark.reports.document.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
@@ -367,7 +375,7 @@ def _system_table(arms: Sequence[ArmAnalysis]) -> Table:
     for arm in arms:
         provider = arm.provider if is_filtered else None
         rows.append(_ScopeRow(arm.name, arm.system, provider))
-    return table_of(
+    table = table_of(
         rows,
         {**_end_columns(), **_provider_columns(), **_answer_columns()},
         table_id=SYSTEM_TABLE,
@@ -377,6 +385,7 @@ def _system_table(arms: Sequence[ArmAnalysis]) -> Table:
             "blocked attack did no harm; a blocked benign sample was refused."
         ),
     )
+    return with_derived(table, "Balanced error")
 
 
 def _model_table(arms: Sequence[ArmAnalysis]) -> Table:

@@ -24,6 +24,7 @@ from guardmark.reports.document.cells import (
     table_of,
     with_column,
     with_counts,
+    with_derived,
     without_columns,
 )
 from guardmark.reports.document.wording import count_text, percent_text
@@ -142,6 +143,7 @@ def _overview(
         title="All defenses",
         note="Rates count answered samples only. Baselines mark the floor and the ceiling.",
     )
+    table = with_derived(table, "Balanced error")
     failed = any(each.card.confusion.malformed + each.card.confusion.errors for each in ranked)
     if not failed:
         table = without_columns(table, _OF_FAILURES)

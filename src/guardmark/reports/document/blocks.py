@@ -180,6 +180,7 @@ class Column:
     title: str
     numeric: bool = False
     meaning: str = ""
+    is_derived: bool = False  # Follows from others: left out where there is no room for all.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,6 +162,12 @@ def _without_blanks(table: Table) -> Table:
     return replace(table, columns=columns, rows=tuple(rows))
 
 
+def with_derived(table: Table, *titles: str) -> Table:
+    """Mark columns that follow from others, so that a narrow terminal leaves them out."""
+    columns = (replace(each, is_derived=each.title in titles) for each in table.columns)
+    return replace(table, columns=tuple(columns))
+
+
 def without_columns(table: Table, titles: Collection[str]) -> Table:
     """Leave out the columns of some titles."""
     kept = [at for at, column in enumerate(table.columns) if column.title not in titles]

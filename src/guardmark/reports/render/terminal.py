@@ -16,6 +16,7 @@ from guardmark.reports.document.blocks import (
     Table,
     Tone,
 )
+from guardmark.reports.document.cells import without_columns
 from guardmark.reports.document.safe_text import plain_line
 from guardmark.reports.document.wording import cell_text, count_text
 from guardmark.reports.render.terminal_plane import PLANE_WIDTH, plane_lines
@@ -178,11 +179,13 @@ def _table(table: Table, width: int, *, colour: bool) -> Iterator[str]:
 
     No line begins with what data say.
     """
-    cells = [[each.title for each in table.columns]]
-    for row in table.rows:
-        texts = [plain_line(cell_text(cell)) for cell in row.cells]
-        cells.append([*texts, *[""] * (len(table.columns) - len(texts))])
+    cells = _cells(table)
     sizes = _sizes(cells)
+    derived = {each.title for each in table.columns if each.is_derived}
+    if derived and 2 + _needed(sizes) > width:
+        table = without_columns(table, derived)
+        cells = _cells(table)
+        sizes = _sizes(cells)
     names = _naming_columns(cells[1:], sizes, width)
     for number, shown in enumerate(_parts(sizes, names, width)):
         rows = list(range(1, len(cells)))
@@ -194,6 +197,15 @@ def _table(table: Table, width: int, *, colour: bool) -> Iterator[str]:
         yield from _columns(table, cells, part, colour=colour)
     if table.note:
         yield from _wrapped(plain_line(table.note), width)
+
+
+def _cells(table: Table) -> list[list[str]]:
+    """Return heads and cells as text, every line as long as the first."""
+    cells = [[each.title for each in table.columns]]
+    for row in table.rows:
+        texts = [plain_line(cell_text(cell)) for cell in row.cells]
+        cells.append([*texts, *[""] * (len(table.columns) - len(texts))])
+    return cells
 
 
 def _naming_columns(rows: Sequence[Sequence[str]], sizes: Sequence[int], width: int) -> list[int]:
