@@ -285,6 +285,9 @@ def merge_records(
     writer.plan(sum(status.planned for status in statuses))
     if billed := sum(status.possibly_billed for status in statuses):
         writer.connection.put_meta(POSSIBLY_BILLED, str(billed))
+    # The same parts were looked at before each of the runs: what was seen is told once.
+    seen = dict.fromkeys(remark for status in statuses for remark in status.remarks)
+    writer.note_remarks(list(seen))
     writer.finish(RunState.COMPLETE)
 
 
