@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
 from guardmark.core.outcome import ALLOWED, Decision
-from guardmark.core.sample import Prompt
+from guardmark.core.sample import Message, Prompt, Role, View
 from guardmark.engine.asking import Asker, Question
 from guardmark.engine.plan import Spending
 
-if TYPE_CHECKING:
-    from guardmark.engine.asking import Address
-
 PROMPT = Prompt.of_text("hello")
-HERE: Address = ("guard", 3, 0, "digest")
 
 
 class Counted:
@@ -33,10 +28,12 @@ class Counted:
         return ALLOWED
 
 
-async def ask(asker: Asker, part: Counted, address: Address = HERE) -> tuple[object, bool]:
+async def ask(
+    asker: Asker, part: Counted, *, case: int = 3, repeat: int = 0, prompt: Prompt = PROMPT
+) -> tuple[object, bool]:
     """Ask about one prompt, and say whether the answer is new."""
-    question = Question("guard", (PROMPT,), address[1], address[2])
-    answered, is_new = await asker.ask_once(part.decide, question, address=address)
+    question = Question("guard", (prompt,), case, repeat)
+    answered, is_new = await asker.ask_once(part.decide, question, case=case)
     return answered.answer, is_new
 
 
@@ -55,9 +52,28 @@ async def test_another_case_or_repeat_is_another_question() -> None:
     """Draws of a model belong to one repeat of one case."""
     asker, part = Asker(Spending()), Counted()
     part.may_answer.set()
-    for address in (HERE, ("guard", 4, 0, "digest"), ("guard", 3, 1, "digest")):
-        assert await ask(asker, part, address) == (ALLOWED, True)
+    for case, repeat in ((3, 0), (4, 0), (3, 1)):
+        assert await ask(asker, part, case=case, repeat=repeat) == (ALLOWED, True)
     assert part.calls == 3
+
+
+async def test_another_text_is_another_question() -> None:
+    """A question is known by what is shown, not by the case alone."""
+    asker, part = Asker(Spending()), Counted()
+    part.may_answer.set()
+    for text in ("hello", "goodbye"):
+        assert await ask(asker, part, prompt=Prompt.of_text(text)) == (ALLOWED, True)
+
+
+async def test_a_guard_that_goes_by_the_text_is_asked_once_in_all_cases_and_repeats() -> None:
+    """Its answer can't differ: cases, repeats and what its view leaves out change nothing."""
+    asker, part = Asker(Spending(), by_text={"guard": View.TEXT}), Counted()
+    part.may_answer.set()
+    talk = Message(role=Role.USER, content="before")
+    longer = Prompt(messages=(talk, *PROMPT.messages), under_test=1)
+    assert await ask(asker, part) == (ALLOWED, True)
+    assert await ask(asker, part, case=4, repeat=1, prompt=longer) == (ALLOWED, False)
+    assert await ask(asker, part, prompt=Prompt.of_text("goodbye")) == (ALLOWED, True)
 
 
 async def test_where_the_first_gives_up_the_next_asks() -> None:
@@ -92,7 +108,5 @@ async def test_a_part_that_raises_gives_a_failure_to_all_who_asked() -> None:
         raise OSError("no route")
 
     question = Question("guard", (PROMPT,), 3)
-    answers = await asyncio.gather(
-        *(asker.ask_once(broken, question, address=HERE) for _ in range(2))
-    )
+    answers = await asyncio.gather(*(asker.ask_once(broken, question, case=3) for _ in range(2)))
     assert [answered.answer.message for answered, _ in answers] == ["OSError: no route"] * 2

@@ -42,15 +42,11 @@ class OpenedCases:
     Attributes:
         suites: By name.
         guards: What asks each guard about a prompt.
-        views: What each guard is shown.
-        shared: Guards whose answer depends on the text alone: the same text is asked about once.
-        asker: Who counts the calls of guards, and what they cost.
+        asker: What every call of a guard goes through.
     """
 
     suites: Mapping[str, AgentSuite]
     guards: Mapping[str, Callable[[Prompt], Awaitable[Decision]]]
-    views: Mapping[str, View]
-    shared: frozenset[str]
     asker: Asker
 
 
@@ -125,14 +121,10 @@ class _CaseCalls:
         asker, call = self.opened.asker, self.opened.guards[guard]
         question = Question(guard, (prompt,))
         is_new = True
-        if guard in self.opened.shared:
-            address = (guard, -1, -1, prompt.shown(self.opened.views[guard]) or "")
-            answered, is_new = await asker.ask_once(call, question, address=address)
-        elif bears_order:
+        if bears_order and guard not in asker.by_text:
             answered = await asker.ask(call, question)
         else:
-            address = (guard, self.case.number, 0, prompt.digest().hex())
-            answered, is_new = await asker.ask_once(call, question, address=address)
+            answered, is_new = await asker.ask_once(call, question, case=self.case.number)
         decision = as_decision(answered.answer)
         self.decisions.append((place, decision, bears_order))
         used = decision.evidence.usage if decision.evidence and is_new else None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from guardmark.core.case import Agent, CaseResult, World
     from guardmark.core.outcome import Decision
     from guardmark.core.place import Place
-    from guardmark.core.sample import Prompt, View
+    from guardmark.core.sample import Prompt
     from guardmark.engine.agent_case import CaseRules
     from guardmark.engine.plan import Plan
     from guardmark.engine.recorder import Recorder
@@ -60,7 +60,6 @@ class AgentPlan:
         make_agent: Makes the agent of a name for a case.
         attacks: Positions of the cases with an injection.
         around: Guards that stand on the way to the tools, each with what puts it there.
-        shared: Guards that draw nothing and keep no state: the same text is asked once in a run.
         concurrency: Cases under way at once.
     """
 
@@ -70,7 +69,6 @@ class AgentPlan:
     open_world: Callable[[int], Awaitable[World]]
     make_agent: Callable[[str, World, int], Agent]
     attacks: frozenset[int]
-    shared: frozenset[str] = frozenset()
     around: Mapping[str, Callable[[World], World]] = field(default_factory=dict)
     concurrency: int = 1
 
@@ -91,19 +89,14 @@ class _Asker:
 
     monitor: RunMonitor
     guards: Mapping[str, Callable[[Prompt], Awaitable[Decision]]]
-    views: Mapping[str, View]
-    shared: frozenset[str]
 
     async def ask(
         self, guard: str, prompt: Prompt, *, position: int, repeat: int
     ) -> tuple[Decision, int | None]:
         """Return the decision of a guard and its time; the same question is put once."""
-        address = (guard, position, repeat, prompt.digest().hex())
-        if guard in self.shared:
-            address = (guard, -1, -1, prompt.shown(self.views[guard]) or "")
         question = Question(guard, (prompt,), position, repeat)
         asker = self.monitor.asker
-        asked, is_new = await asker.ask_once(self.guards[guard], question, address=address)
+        asked, is_new = await asker.ask_once(self.guards[guard], question, case=position)
         decision = as_decision(asked.answer)
         if is_new:
             self._note(guard, decision)
@@ -135,8 +128,6 @@ async def run_agents(
     asker = _Asker(
         monitor=monitor,
         guards={guard.name: as_coroutine(guard) for guard in plan.plan.guards},
-        views={guard.name: guard.capabilities.view for guard in plan.plan.guards},
-        shared=plan.shared,
     )
     writer.plan(counters.planned)
     waiting = iter(range(writer.sample_count))

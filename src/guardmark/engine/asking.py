@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from time import perf_counter_ns
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from guardmark.core.errors import BudgetReached
@@ -17,6 +18,7 @@ from guardmark.store.cache import key_of
 
 if TYPE_CHECKING:
     from guardmark.core.outcome import Evidence
+    from guardmark.core.sample import View
     from guardmark.defenses.calls.pricing import PricedChain, PricedPart
     from guardmark.engine.calls import Answers
     from guardmark.engine.plan import CachedParts, Spending
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 AskBatch = Callable[[Sequence[Prompt]], Awaitable[list[Decision]]]
-Address = tuple[str, int, int, str]
-"""Part, position of the sample or case, repeat, and a digest of what is shown."""
+Address = tuple[str, int | None, int | None, str]
+"""Part, case, repeat, and what is shown; case and repeat are None where they make no difference."""
 _MOST_KNOWN = 200_000
 """Answers that an asker keeps, so that memory stays flat."""
 
@@ -67,9 +69,11 @@ class Asker:
     Attributes:
         spending: Who counts the calls, and what they cost.
         busy_ns: Time of all calls together.
+        by_text: Guards whose answer depends on the text alone, and what each is shown: they are
+            asked about a text once, whatever the case and the repeat.
     """
 
-    __slots__ = ("_cached", "_known", "_under_way", "busy_ns", "spending")
+    __slots__ = ("_cached", "_known", "_under_way", "busy_ns", "by_text", "spending")
 
     def __init__(
         self,
@@ -77,9 +81,11 @@ class Asker:
         *,
         under_way: CallsUnderWay | None = None,
         cached: CachedParts | None = None,
+        by_text: Mapping[str, View] = MappingProxyType({}),
     ) -> None:
         self.spending = spending
         self.busy_ns = 0
+        self.by_text = by_text
         self._under_way = under_way
         self._cached = cached
         self._known: dict[Address, asyncio.Future[Answered]] = {}
@@ -112,13 +118,14 @@ class Asker:
         return answered
 
     async def ask_once(
-        self, call: Callable[..., Awaitable[Any]], question: Question, *, address: Address
+        self, call: Callable[..., Awaitable[Any]], question: Question, *, case: int
     ) -> tuple[Answered, bool]:
-        """Put a question once, whoever asks: others wait for the same answer, or get it again.
+        """Put a question about a case once: others wait for the same answer, or get it again.
 
         Returns:
             The answer, and whether it is new: asked for by this call.
         """
+        address = self._address(question, case)
         known = self._known.get(address)
         while known is not None:
             try:
@@ -139,9 +146,17 @@ class Asker:
         known.set_result(answered)
         return answered, True
 
-    def forget(self, position: int) -> None:
+    def _address(self, question: Question, case: int) -> Address:
+        """Return what equal questions have in common."""
+        part, (prompt, *others) = question.part, question.about
+        view = self.by_text.get(part)
+        if view is not None:
+            return part, None, None, prompt.shown(view) or ""
+        return part, case, question.repeat, "\0".join([prompt.digest().hex(), *others])
+
+    def forget(self, case: int) -> None:
         """Forget the answers about a case that nobody will ask about again."""
-        for address in [address for address in self._known if address[1] == position]:
+        for address in [address for address in self._known if address[1] == case]:
             del self._known[address]
 
     async def ask_together(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from guardmark.core.manifest import PartManifest
     from guardmark.core.protocols import ChatModel, Guard, Judge
+    from guardmark.core.sample import View
     from guardmark.defenses.calls.pricing import PricedChain, PricedPart
     from guardmark.store.cache import AnswerCache
 
@@ -176,7 +177,8 @@ class Plan:
     Attributes:
         defenses: What is measured, in any form.
         guards: The same in the form in which they are asked.
-        asked_once: Guards whose answer stands for every repeat.
+        asked_once: Guards whose answer to a text stands for every repeat, and for every case of
+            an agent.
     """
 
     defenses: Sequence[AnyDefense]
@@ -200,6 +202,12 @@ class Plan:
     def __post_init__(self) -> None:
         """Adapt what is no guard yet."""
         object.__setattr__(self, "guards", tuple(map(as_guard, self.defenses)))
+
+    @property
+    def by_text(self) -> Mapping[str, View]:
+        """Guards that are asked about a text once, and what each is shown."""
+        every = {guard.name: guard.capabilities.view for guard in self.guards}
+        return {name: view for name, view in every.items() if name in self.asked_once}
 
     def in_flight(self, part: str) -> int:
         """Return how many calls a part may have in flight."""

@@ -129,7 +129,9 @@ class RunMonitor:
         self.spending = plan.spending or Spending()
         self.meter = self.spending.meter
         self.meter.limit(plan.budget)
-        self.asker = Asker(self.spending, under_way=writer.under_way, cached=plan.cached)
+        self.asker = Asker(
+            self.spending, under_way=writer.under_way, cached=plan.cached, by_text=plan.by_text
+        )
         self._earlier = self.meter.calls, self.meter.cost  # of what came before in this invocation
         self.tokens = self.added = 0
         self.dealt = 0  # calls that an executor was dealt and that nobody has counted yet

@@ -199,12 +199,12 @@ class _Bench:
         if self._opened is None and settings is not None:
             asked = [each.part for each in parts.guards if each.manifest.type != MCP_PROXY]
             spending = spending_of(self.loaded, asked, self.meter)
+            shared = parts.shared_guards(settings)
+            views = {each.name: each.capabilities.view for each in asked if each.name in shared}
             self._opened = OpenedCases(
                 suites={suite.name: suite for suite in self.suites},
                 guards={guard.name: as_coroutine(guard) for guard in asked},
-                views={guard.name: guard.capabilities.view for guard in asked},
-                shared=parts.shared_guards(settings),
-                asker=Asker(spending),
+                asker=Asker(spending, by_text=views),
             )
         if self._opened is None:
             raise ConfigError("The configuration names no agent.")

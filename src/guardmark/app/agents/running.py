@@ -225,6 +225,7 @@ def _plan(
         budget=replace(config.run.budget, cost=options.max_cost or config.run.max_cost),
         spending=spending_of(loaded, [*agents.values(), *(g.part for g in parts.guards)], meter),
         max_errors=config.run.max_errors if options.max_errors is None else options.max_errors,
+        asked_once=parts.shared_guards(settings),
     )
     return AgentPlan(
         plan=plan,
@@ -233,7 +234,6 @@ def _plan(
         open_world=open_world,
         make_agent=make_agent,
         attacks=_attacks(cases),
-        shared=parts.shared_guards(settings),
         around={
             built.manifest.name: built.part.around
             for built in parts.guards
