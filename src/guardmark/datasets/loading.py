@@ -67,11 +67,10 @@ class DataReading:
     @property
     def taxonomy(self) -> Taxonomy:
         """The taxonomy, with categories that packs brought themselves."""
-        own = {
-            name: sorted(sub for sub in subs if sub)
-            for reader in self.readers
-            for name, subs in reader.own_categories.items()
-        }
+        own: dict[str, list[str]] = {}
+        for reader in self.readers:
+            for name, subcategories in reader.own_categories.items():
+                own[name] = sorted(subcategories - {""})
         return extended(self._taxonomy, own)
 
     @property
@@ -82,11 +81,13 @@ class DataReading:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was kept, or left out, and deserves a word."""
-        left_out = (
-            f"{reader.spec.shown_as}: {counted(count, 'row')} without a label left out"
-            for reader, count in self._left_out.items()
-        )
-        return (*_warnings(self.readers), *left_out, *self._families.notes(), *self._unmet)
+        warnings = list(_warnings(self.readers))
+        for reader, count in self._left_out.items():
+            rows = counted(count, "row")
+            warnings.append(f"{reader.spec.shown_as}: {rows} without a label left out")
+        warnings += self._families.notes()
+        warnings += self._unmet
+        return tuple(warnings)
 
     def _pass(self, *, is_plain: bool) -> Iterator[PlainSample | Sample]:
         """Yield every sample once, those without a label last; raise all faults at the end."""
@@ -197,10 +198,15 @@ _KEY = 8  # bytes that stand for an id or a text; equal keys are compared in ful
 
 def _repeated(keys: array[int]) -> set[int]:
     """Return the keys that occur more than once."""
-    seen: set[int] = set()
+    repeated: set[int] = set()
     if len(set(keys)) == len(keys):
-        return seen
-    return {key for key in keys if key in seen or seen.add(key)}  # type: ignore[func-returns-value]  # add returns None: the usual idiom for a repeat
+        return repeated
+    seen: set[int] = set()
+    for key in keys:
+        if key in seen:
+            repeated.add(key)
+        seen.add(key)
+    return repeated
 
 
 def _name_repeats(
@@ -212,26 +218,28 @@ def _name_repeats(
     for reader in readers:
         file = reader.spec.shown_as
         for number, sample in _readable(reader):
-            here, fault = f"{file} row {number}", partial(Fault, file=file, row=number)
+            here = f"{file} row {number}"
+            fault = partial(Fault, file=file, row=number)
             if hash(sample.id) in ids:
                 before = first_id.setdefault(sample.id, here)
                 if before != here:
                     value = f"{sample.id[:60]!r} of {before}"
                     yield fault(field="id", message="repeats the id {value}", value=value)
             key = int.from_bytes(sample.prompt.digest()[:_KEY], byteorder)
-            if key in contradicted:
-                if not sample.is_labelled:
-                    continue
-                label, first = first_text.setdefault(key, (sample.label, here))
-                if label is not sample.label:
-                    words = f"says {sample.label}, but the same text is labelled {label} at"
-                    yield fault(field="label", message=f"{words} {{value}}", value=first)
+            if key not in contradicted or not sample.is_labelled:
+                continue
+            label, first = first_text.setdefault(key, (sample.label, here))
+            if label is not sample.label:
+                words = f"says {sample.label}, but the same text is labelled {label} at"
+                yield fault(field="label", message=f"{words} {{value}}", value=first)
 
 
 def _readable(reader: RowReader) -> Iterator[tuple[int, Sample]]:
     """Yield what the first pass could read, and pass over what it could not."""
     with suppress(BadRows):
-        yield from ((number, each) for number, each in _again(reader) if isinstance(each, Sample))
+        for number, sample in _again(reader):
+            if isinstance(sample, Sample):
+                yield number, sample
 
 
 def _without_label(reader: RowReader) -> Iterator[Sample]:
@@ -333,9 +341,12 @@ class SharedFamilies:
 
 def _warnings(readers: Sequence[RowReader]) -> Iterator[str]:
     """Say what was kept of files although it deserves a look."""
-    undeclared = sorted({name for reader in readers for name in reader.undeclared})
+    undeclared: set[str] = set()
+    for reader in readers:
+        undeclared |= reader.undeclared
     if undeclared:
-        yield f"Subcategories outside the taxonomy, kept as they are: {', '.join(undeclared)}."
+        names = ", ".join(sorted(undeclared))
+        yield f"Subcategories outside the taxonomy, kept as they are: {names}."
     for reader in readers:
         if reader.unused_context:
             yield (
@@ -390,18 +401,21 @@ class LoadedData:
     @property
     def name(self) -> str:
         """The names of the data sets, joined."""
-        return " + ".join(dict.fromkeys(m.name for m in self.manifests))
+        names = dict.fromkeys(manifest.name for manifest in self.manifests)
+        return " + ".join(names)
 
     def samples(self) -> Iterator[Sample]:
         """Yield every sample with a label, in the same order each time."""
-        return (sample for sample in self.stream if sample.is_labelled)
+        for sample in self.stream:
+            if sample.is_labelled:
+                yield sample
 
     def every_sample(self) -> Iterator[Sample]:
         """Yield every sample, in the same order each time, those without a label last."""
         return iter(self.stream)
 
     def plain(self) -> Iterator[Sample]:
-        """Yield every sample, as `Reading.plain` does; these were built already."""
+        """Yield every sample, as `DataReading.plain` does; these were built already."""
         return self.every_sample()
 
 
@@ -423,7 +437,8 @@ class SampleStream:
         self._chosen = positions
         if len(positions) > _MOST_HELD:
             return
-        held, characters = [], 0
+        held = []
+        characters = 0
         for position, sample in self.chosen():
             characters += sum(len(message.content) for message in sample.prompt.messages)
             if characters > _MOST_HELD_CHARACTERS:
@@ -433,16 +448,17 @@ class SampleStream:
 
     def __iter__(self) -> Iterator[Sample]:
         """Yield the samples in order."""
-        return (sample for _, sample in self.chosen())
+        for _, sample in self.chosen():
+            yield sample
 
     def chosen(self) -> Iterator[tuple[int, Sample]]:
         """Yield the samples with their positions in the whole data."""
         if self._held is not None:
             return iter(self._held)
         numbered = enumerate(self._reread())
-        if self._chosen is None:
-            return numbered
         chosen = self._chosen
+        if chosen is None:
+            return numbered
         return (pair for pair in numbered if pair[0] in chosen)
 
     def _reread(self) -> Iterator[Sample]:
@@ -467,13 +483,16 @@ def load(
     specs: Sequence[DatasetSpec], taxonomy: Taxonomy, *, limit: int | None = None, seed: int = 0
 ) -> LoadedData:
     """Read and validate data sets."""
-    reading, strata = DataReading(specs, taxonomy), _Strata(seed)
+    reading = DataReading(specs, taxonomy)
+    strata = _Strata(seed)
     if limit is None:
         deque(reading.samples(), maxlen=0)
     else:
         for position, sample in enumerate(reading.samples()):
             strata.note(position, sample)
-    manifests, stream, count = reading.manifests, SampleStream(reading.readers), reading.count
+    manifests = reading.manifests
+    stream = SampleStream(reading.readers)
+    count = reading.count
     if limit is not None and limit < count:
         chosen = strata.choose(limit)
         stream.choose(chosen)
@@ -506,16 +525,19 @@ class _Strata:
     def choose(self, limit: int) -> frozenset[int]:
         """Choose positions: of each label and category its share, those drawn first."""
         total = sum(map(len, self._ranked.values()))
-        shares = {key: limit * len(ranked) / total for key, ranked in self._ranked.items()}
-        taken = {key: int(share) for key, share in shares.items()}
-        by_rest = sorted(self._ranked, key=lambda key: (taken[key] - shares[key], key))
+        taken: dict[tuple[str, str], int] = {}
+        rounded: dict[tuple[str, str], float] = {}  # less what rounding down took from the share
+        for key, ranked in self._ranked.items():
+            share = limit * len(ranked) / total
+            taken[key] = int(share)
+            rounded[key] = taken[key] - share
+        by_rest = sorted(self._ranked, key=lambda key: (rounded[key], key))
         for key in by_rest[: limit - sum(taken.values())]:
             taken[key] += 1
-        return frozenset(
-            position
-            for key, ranked in self._ranked.items()
-            for _, position in sorted(ranked)[: taken[key]]
-        )
+        chosen: set[int] = set()
+        for key, ranked in self._ranked.items():
+            chosen.update(position for _, position in sorted(ranked)[: taken[key]])
+        return frozenset(chosen)
 
 
 def _counted_anew(

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from io import BytesIO
-from itertools import product
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +32,8 @@ def _cells() -> dict[str, Any]:
     with needs("Drawing texts needs Pillow", "image"):
         from PIL import Image as Images
         from PIL import ImageDraw, ImageFont
-    cells, font = {}, ImageFont.load_default_imagefont()
+    cells = {}
+    font = ImageFont.load_default_imagefont()
     for code in (*range(0xFF, 0xA0, -1), *range(0x7E, 0x1F, -1)):
         cells[chr(code)] = cell = Images.new("1", (_WIDE, _HIGH), 1)
         ImageDraw.Draw(cell).text((1, 0), chr(code), font=font, fill=0)
@@ -42,8 +42,11 @@ def _cells() -> dict[str, Any]:
 
 def draw(text: str) -> Any:
     """Draw a text black on white, a pixel a dot, with an empty cell around."""
-    cells, split = _cells(), text.splitlines()
-    lines = [line for each in split for line in wrap(each, _COLUMNS) or [""]][:_LINES]
+    cells = _cells()
+    lines: list[str] = []
+    for paragraph in text.splitlines():
+        lines += wrap(paragraph, _COLUMNS) or [""]
+    del lines[_LINES:]
     columns = max(map(len, lines), default=0) + 2
     picture = cells[" "].resize((columns * _WIDE, (len(lines) + 2) * _HIGH))
     for row, line in enumerate(lines, start=1):
@@ -55,27 +58,37 @@ def draw(text: str) -> Any:
 def read(picture: Any) -> str:
     """Return what a picture of `draw` says, cell by cell."""
     known = {cell.tobytes(): char for char, cell in _cells().items()}
-    corners = product(range(0, picture.height, _HIGH), range(0, picture.width, _WIDE))
-    boxes = (picture.crop((x, y, x + _WIDE, y + _HIGH)) for y, x in corners)
-    return "".join(known[box.tobytes()] for box in boxes)
+    characters = []
+    for y in range(0, picture.height, _HIGH):
+        for x in range(0, picture.width, _WIDE):
+            cell = picture.crop((x, y, x + _WIDE, y + _HIGH))
+            characters.append(known[cell.tobytes()])
+    return "".join(characters)
 
 
 def as_picture(sample: Sample) -> Sample | None:
     """Return the variant whose text is a picture; None where the picture would lose some of it."""
-    text, written = sample.prompt.text, BytesIO()
-    wanted, drawn = skeleton(text), draw(text)
-    known = all(char in _cells() or char.isspace() for char in text)
-    if not (known and wanted) or skeleton(read(drawn)) != wanted:
+    text = sample.prompt.text
+    wanted = skeleton(text)
+    is_known = all(char in _cells() or char.isspace() for char in text)
+    if not wanted or not is_known:
         return None
-    drawn.resize((drawn.width * _SCALE, drawn.height * _SCALE)).save(written, "PNG")
-    content, own = written.getvalue(), sample.variant
+    drawn = draw(text)
+    if skeleton(read(drawn)) != wanted:
+        return None
+    file = BytesIO()
+    drawn.resize((drawn.width * _SCALE, drawn.height * _SCALE)).save(file, "PNG")
+    content = file.getvalue()
     url = f"data:image/png;base64,{b64encode(content).decode()}"
     image = Image(sha256=sha256(content).hexdigest(), media_type="image/png", place=url)
+    variant = f"{sample.variant}+picture"
+    if sample.variant == "original":
+        variant = "picture"
     return replace(
         sample,
         id=f"{sample.id}-picture",
         prompt=sample.prompt.with_text("", image),
-        variant="picture" if own == "original" else f"{own}+picture",
+        variant=variant,
         group=sample.lineage,
         must_keep=(),  # of the text, which is none any more
         spans=(),

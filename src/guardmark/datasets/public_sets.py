@@ -1,8 +1,14 @@
-"""The public sets that a configuration names: found, fetched, and read by their entries."""
+"""The public sets that a configuration names: found, fetched, and read by their entries.
+
+A suite is a fixed mix of them, so that two teams measure the same thing.
+"""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,14 +24,15 @@ from guardmark.datasets.catalogue.cache import (
 )
 from guardmark.datasets.catalogue.mapping import mapped_rows
 from guardmark.datasets.catalogue.settings import find_entry, find_suite
-from guardmark.datasets.catalogue.suite import suite_specs
-from guardmark.datasets.formats.fields import BadRows, DatasetSpec
+from guardmark.datasets.formats.fields import BadRows, DatasetSpec, Fault
+from guardmark.datasets.formats.files import read_rows
 from guardmark.datasets.loading import load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from guardmark.datasets.catalogue.settings import CatalogueEntry
+    from guardmark.datasets.catalogue.settings import CatalogueEntry, Suite, SuitePart
+    from guardmark.datasets.formats.files import RawRow
     from guardmark.datasets.settings import DataSettings
 
 
@@ -38,7 +45,7 @@ def public_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
         specs[name] = _spec(name, known, _files(name, known, entry, folder))
     if entry.suite is None:
         return tuple(specs.values())
-    return suite_specs(entry.suite, find_suite(entry.suite), specs.__getitem__)
+    return _suite_specs(entry.suite, find_suite(entry.suite), specs.__getitem__)
 
 
 def hub_files(entry: DataSettings, folder: Path) -> tuple[str, Mapping[str, Path]]:
@@ -55,8 +62,9 @@ def _files(
     """Find the files of a public set: in a named folder, or in the cache."""
     if entry.from_:
         return local_files(name, known, folder / Path(entry.from_).expanduser())
-    if here := stored(name, known.revision):
-        return here.files
+    copies = stored(name, known.revision)
+    if copies is not None:
+        return copies.files
     wanted = f"suite:{entry.suite}" if entry.suite else name
     raise DatasetError(
         f"{name} is not on this machine (licence {known.licence or 'stated at its source'}; "
@@ -68,18 +76,25 @@ def _files(
 def _named(entry: DataSettings, folder: Path) -> list[tuple[str, CatalogueEntry]]:
     """Return the entries of the catalogue that data name, or what is asked of a hub."""
     if entry.hub is not None:
-        split = f"*{entry.split}*" if entry.split else "*"
-        path = entry.path or (f"*{entry.subset}/{split}" if entry.subset else split)
+        pattern = f"*{entry.split}*" if entry.split else "*"
+        if entry.subset:
+            pattern = f"*{entry.subset}/{pattern}"
+        path = entry.path or pattern
         return [(f"hub:{entry.hub} {path}", hub_entry(entry.hub, entry.revision, [path]))]
-    names = [entry.catalogue] if entry.catalogue else []
+    names: list[str] = []
     if entry.suite is not None:
         names = [part.entry for part in find_suite(entry.suite).parts]
+    elif entry.catalogue:
+        names = [entry.catalogue]
     return [(name, _entry(name, entry, folder)) for name in names]
 
 
 def _entry(name: str, entry: DataSettings, folder: Path) -> CatalogueEntry:
     """Return an entry of the catalogue, in the revision and for the use that are asked for."""
-    known = find_entry(str(folder / name) if name.endswith(".toml") else name)
+    if name.endswith(".toml"):
+        known = find_entry(str(folder / name))
+    else:
+        known = find_entry(name)
     if entry.use in known.forbids:
         raise ConfigError(
             f"The licence of {name} ({known.licence}) forbids {entry.use} use.\n"
@@ -133,3 +148,61 @@ def _spec(name: str, entry: CatalogueEntry, files: Mapping[str, Path]) -> Datase
         rows=partial(mapped_rows, entry, own, files),
         unlabelled=entry.unlabelled,
     )
+
+
+def _suite_specs(
+    name: str, suite: Suite, spec_of: Callable[[str], DatasetSpec]
+) -> tuple[DatasetSpec, ...]:
+    """Return the data of a suite: of each entry whole groups, up to its quotas."""
+    specs = []
+    for part in suite.parts:
+        spec = spec_of(part.entry)
+        groups = _drawn(spec, part, suite.seed)
+        if not groups:
+            raise DatasetError(f"The suite {name} finds nothing of what it takes in {part.entry}.")
+        label = f"suite {name} {suite.version}, purpose {suite.purposes[0]}"
+        version = label
+        if spec.version:
+            version = f"{spec.version} ({label})"
+        specs.append(replace(spec, version=version, rows=partial(_taken, spec, part, groups)))
+    return tuple(specs)
+
+
+def _drawn(spec: DatasetSpec, part: SuitePart, seed: int) -> frozenset[str]:
+    """Draw groups by a hash of their names, none of which takes a class above its quota."""
+    sizes: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for _, row in _wanted(spec, part):
+        sizes[_group(row)][_class(row)] += 1
+
+    def rank(group: str) -> bytes:
+        return sha256(f"{seed}\x1f{spec.name}\x1f{group}".encode()).digest()
+
+    taken: Counter[str] = Counter()
+    drawn = set()
+    for group in sorted(sizes, key=rank):
+        if all(taken[name] + count <= part.quota[name] for name, count in sizes[group].items()):
+            taken.update(sizes[group])
+            drawn.add(group)
+    return frozenset(drawn)
+
+
+def _taken(spec: DatasetSpec, part: SuitePart, groups: frozenset[str]) -> Iterator[RawRow]:
+    for number, row in _wanted(spec, part):
+        if _group(row) in groups:
+            yield number, row
+
+
+def _wanted(spec: DatasetSpec, part: SuitePart) -> Iterator[tuple[int, dict[str, object]]]:
+    for number, row in read_rows(spec):
+        if isinstance(row, Fault):
+            continue  # the entry was checked whole when it came
+        if _class(row) in part.quota and (not part.kinds or row["kind"] in part.kinds):
+            yield number, row
+
+
+def _class(row: Mapping[str, object]) -> str:
+    return str(row.get("category") or row["kind"])
+
+
+def _group(row: Mapping[str, object]) -> str:
+    return str(row.get("group") or row["id"])

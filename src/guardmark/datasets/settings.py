@@ -44,7 +44,10 @@ _ORIGINS: Final = ("path", "builtin", "catalogue", "hub", "suite")
 
 def _split_groups(stated: object) -> object:
     """Read `group: [task, injection]` as the group and what crosses it."""
-    if not isinstance(stated, dict) or not isinstance(both := stated.get("group"), list):
+    if not isinstance(stated, dict):
+        return stated
+    both = stated.get("group")
+    if not isinstance(both, list):
         return stated
     if len(both) != 2 or not all(isinstance(name, str) and name for name in both):
         raise ValueError(
@@ -132,26 +135,33 @@ class DataSettings(Settings):
 
     @property
     def origin(self) -> str:
-        """What the data come from; a path of a hub is none of this folder."""
+        """Where the data come from, by name; with `hub`, `path` names files of the repository."""
         stated = [name for name in _ORIGINS if getattr(self, name) is not None]
-        return "hub" if stated == ["path", "hub"] else " and ".join(stated)
+        if stated == ["path", "hub"]:
+            return "hub"
+        return " and ".join(stated)
 
     @property
     def is_public(self) -> bool:
         """Whether the data are of the catalogue or of a hub, and may have to be fetched."""
-        return any(name is not None for name in (self.catalogue, self.hub, self.suite))
+        return not (self.catalogue is None and self.hub is None and self.suite is None)
 
     @model_validator(mode="before")
     @classmethod
     def _one_spelling(cls, stated: Any) -> Any:
         """Take `{builtin: core, version: 2}` as `{builtin: core@2}`, and `core@1` as `core`."""
-        if not isinstance(stated, dict) or not isinstance(name := stated.get("builtin"), str):
+        if not isinstance(stated, dict):
             return stated
-        version = stated.get("version")
+        name = stated.get("builtin")
+        if not isinstance(name, str):
+            return stated
+        settings = dict(stated)
+        version = settings.get("version")
         if isinstance(version, int | str) and version and "@" not in name:
-            stated = {k: v for k, v in stated.items() if k != "version"}
+            del settings["version"]
             name = f"{name}@{version}"
-        return {**stated, "builtin": name.removesuffix("@1")}
+        settings["builtin"] = name.removesuffix("@1")
+        return settings
 
     @model_validator(mode="after")
     def _one_origin(self) -> DataSettings:
@@ -165,16 +175,22 @@ class DataSettings(Settings):
     @model_validator(mode="after")
     def _nothing_passed_over(self) -> DataSettings:
         # Against the defaults: a run keeps its settings with every default written out.
-        stated = {n for n, f in type(self).model_fields.items() if getattr(self, n) != f.default}
+        stated = set()
+        for name, field in type(self).model_fields.items():
+            if getattr(self, name) != field.default:
+                stated.add(name)
         known = SAID_OF.get(self.origin)
         if known is not None:
             passed_over = stated - known - {self.origin}
+        elif self.origin == "path":
+            passed_over = stated & _OF_PUBLIC
         else:
-            passed_over = stated & _OF_PUBLIC - {"hub", "revision", "subset", "split"}
-            passed_over |= stated & _OF_PUBLIC if self.origin == "path" else set()
+            passed_over = stated & (_OF_PUBLIC - {"hub", "revision", "subset", "split"})
         if passed_over:
             words = ", ".join(sorted(name.rstrip("_") for name in passed_over))
-            kind = "a built-in set" if self.origin == "builtin" else f"data named by {self.origin}"
+            kind = f"data named by {self.origin}"
+            if self.origin == "builtin":
+                kind = "a built-in set"
             raise ValueError(
                 f"{kind} already says how it is read: {words} would be ignored. Leave it out, "
                 "or name the file by path"
@@ -188,13 +204,18 @@ class DataSettings(Settings):
     def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # Only what is stated: the hash of a run that states none of it stays the same.
         fields = type(self).model_fields
-        written = write(self).items()
-        return {n: v for n, v in written if n not in _OPTIONAL or v != fields[n].default}
+        stated = {}
+        for name, value in write(self).items():
+            if name not in _OPTIONAL or value != fields[name].default:
+                stated[name] = value
+        return stated
 
     @field_validator("format")
     @classmethod
     def _known_format(cls, value: str | None) -> str | None:
-        return None if value is None else known_format(value)
+        if value is None:
+            return None
+        return known_format(value)
 
     @field_validator("map", "defaults")
     @classmethod
@@ -208,40 +229,42 @@ class DataSettings(Settings):
 
 def merge_files(manifests: Sequence[DataManifest]) -> tuple[DataManifest, ...]:
     """Put the files of one data set together, so that reports name the set once."""
-    merged = []
-    for name in dict.fromkeys(manifest.name for manifest in manifests):
-        files = [manifest for manifest in manifests if manifest.name == name]
-        if len(files) == 1:
-            merged.append(files[0])
-            continue
-        merged.append(
-            replace(
-                files[0],
-                sha256=data_sha256(files),
-                attacks=sum(manifest.attacks for manifest in files),
-                benign=sum(manifest.benign for manifest in files),
-                unlabelled=sum(manifest.unlabelled for manifest in files),
-                by_source=_summed(manifest.by_source for manifest in files),
-                by_variant=_summed(manifest.by_variant for manifest in files),
-                files={file: h for manifest in files for file, h in manifest.files.items()},
-                mapping={f: path for manifest in files for f, path in manifest.mapping.items()},
-            )
-        )
-    return tuple(merged)
+    by_name: dict[str, list[DataManifest]] = {}
+    for manifest in manifests:
+        by_name.setdefault(manifest.name, []).append(manifest)
+    return tuple(map(_merged, by_name.values()))
 
 
-def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Add counts by name."""
-    total: Counter[str] = Counter()
-    for each in counts:
-        total.update(each)
-    return dict(total)
+def _merged(files: Sequence[DataManifest]) -> DataManifest:
+    """Put the files of one data set together."""
+    if len(files) == 1:
+        return files[0]
+    by_source: Counter[str] = Counter()
+    by_variant: Counter[str] = Counter()
+    hashes: dict[str, str] = {}
+    mapping: dict[str, str] = {}
+    for file in files:
+        by_source.update(file.by_source)
+        by_variant.update(file.by_variant)
+        hashes.update(file.files)
+        mapping.update(file.mapping)
+    return replace(
+        files[0],
+        sha256=data_sha256(files),
+        attacks=sum(file.attacks for file in files),
+        benign=sum(file.benign for file in files),
+        unlabelled=sum(file.unlabelled for file in files),
+        by_source=dict(by_source),
+        by_variant=dict(by_variant),
+        files=hashes,
+        mapping=mapping,
+    )
 
 
 def data_sha256(manifests: Sequence[DataManifest]) -> str:
     """Hash all data sets of a run, in order."""
-    joined = "\n".join(f"{m.name} {m.version} {m.sha256}" for m in manifests)
-    return sha256(joined.encode()).hexdigest()
+    lines = [f"{file.name} {file.version} {file.sha256}" for file in manifests]
+    return sha256("\n".join(lines).encode()).hexdigest()
 
 
 _OFTEN_CALLED: Final = {
@@ -263,26 +286,34 @@ def describe_data(
     needs_benign: bool = True,
 ) -> Iterable[str]:
     """Say what was read, which field of a file was taken for what, and what was not used."""
-    for name in dict.fromkeys(m.name for m in manifests if m.name in builtin):
-        files = [m for m in manifests if m.name == name]
-        yield f"Read {name} version {files[0].version}: {_counts(files)}"
+    by_name: dict[str, list[DataManifest]] = {}
     for manifest in manifests:
         if manifest.name in builtin:
-            continue
-        taken = ", ".join(
-            f"{field} from {path}" if field != path else field
-            for field, path in manifest.mapping.items()
-        )
-        if not taken:
-            yield f"Read {', '.join(manifest.files)}: no row passes the filter"
-            continue
-        left = [name for file in manifest.files for name in (unused or {}).get(file, ())]
-        more = _unused_text(list(dict.fromkeys(left)), manifest.mapping)
-        yield f"Read {', '.join(manifest.files)}: {_counts([manifest])} (taken: {taken}{more})"
-    for side, extreme in (("attacks", "allow-all"), ("benign samples", "block-all")):
-        is_needed = side == "attacks" or needs_benign
-        if is_needed and not any(getattr(each, side.split()[0]) for each in manifests):
-            yield f"Note: no {side}: add some, else {extreme} looks perfect."
+            by_name.setdefault(manifest.name, []).append(manifest)
+    for name, files in by_name.items():
+        yield f"Read {name} version {files[0].version}: {_counts(files)}"
+    for manifest in manifests:
+        if manifest.name not in builtin:
+            yield _file_line(manifest, unused or {})
+    if not any(manifest.attacks for manifest in manifests):
+        yield "Note: no attacks: add some, else allow-all looks perfect."
+    if needs_benign and not any(manifest.benign for manifest in manifests):
+        yield "Note: no benign samples: add some, else block-all looks perfect."
+
+
+def _file_line(manifest: DataManifest, unused: Mapping[str, Sequence[str]]) -> str:
+    """Say what was read of the files of a data set, by which columns, and what was not used."""
+    names = ", ".join(manifest.files)
+    taken = []
+    for field, path in manifest.mapping.items():
+        taken.append(field if field == path else f"{field} from {path}")
+    if not taken:
+        return f"Read {names}: no row passes the filter"
+    left: dict[str, None] = {}  # each column once, in order
+    for file in manifest.files:
+        left.update(dict.fromkeys(unused.get(file, ())))
+    more = _unused_text(list(left), manifest.mapping)
+    return f"Read {names}: {_counts([manifest])} (taken: {', '.join(taken)}{more})"
 
 
 def _unused_text(columns: Sequence[str], mapping: Mapping[str, str]) -> str:
@@ -291,11 +322,23 @@ def _unused_text(columns: Sequence[str], mapping: Mapping[str, str]) -> str:
         return ""
     shown = []
     for name in columns[:_MOST_UNUSED]:
-        near = [f for f, often in _OFTEN_CALLED.items() if name.lower() in often]
-        is_free = bool(near) and near[0] not in mapping
-        shown.append(f"{name} (could be `map: {{{near[0]}: {name}}}`)" if is_free else name)
-    more = f" and {len(columns) - _MOST_UNUSED} more" if len(columns) > _MOST_UNUSED else ""
-    return f"; not used: {', '.join(shown)}{more}"
+        field = _field_often_called(name)
+        if field and field not in mapping:
+            shown.append(f"{name} (could be `map: {{{field}: {name}}}`)")
+        else:
+            shown.append(name)
+    text = f"; not used: {', '.join(shown)}"
+    if len(columns) > _MOST_UNUSED:
+        text += f" and {len(columns) - _MOST_UNUSED} more"
+    return text
+
+
+def _field_often_called(column: str) -> str:
+    """Return the field of a sample that a column of this name often holds, or nothing."""
+    for field, names in _OFTEN_CALLED.items():
+        if column.lower() in names:
+            return field
+    return ""
 
 
 def _counts(manifests: Sequence[DataManifest]) -> str:

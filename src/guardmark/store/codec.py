@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from itertools import product
 from math import isfinite
+from operator import attrgetter
 from types import NoneType
 from typing import Any, Final, cast
 
@@ -69,36 +70,74 @@ def stored_object(text: str | None, column: str, layer: str | None = None) -> di
 @lru_cache
 def _check_of(column: str, layer: str | None) -> Check:
     form = schema.table_of("forms.toml")[column]
-    if layer is not None:
-        form = next((form[each] for each in form if fnmatchcase(layer, each)), {})
-    return _check(form)
+    if layer is None:
+        return _check(form)
+    for pattern, of_layer in form.items():
+        if fnmatchcase(layer, pattern):
+            return _check(of_layer)
+    return _check({})
 
 
 def _check(form: Any) -> Check:
-    """Return what tells whether a JSON value has a form of `forms.toml`."""
+    """Return what tells whether a JSON value has a form of `forms.toml`.
+
+    A form is a word for a kind of value, a list of one form for all members, a list of words for
+    a row of so many members, or an object. An object must have the keys that end with `!`; the
+    form under `*` is that of all other keys.
+    """
     if isinstance(form, dict):
-        checks = {key.removesuffix("!"): _check(each) for key, each in form.items()}
-        needed, other = {key[:-1] for key in form if key[-1] == "!"}, checks.get("*")
-        return lambda value: (
-            isinstance(value, dict)
-            and needed <= value.keys()
-            and all(check(value[key]) for key in value if (check := checks.get(key, other)))
-        )
+        return _object_check(form)
     if form == "share":
-        pair, one = _check(["whole", "whole"]), _check("count")
-        return lambda value: one(value) or (pair(value) and 0 <= value[0] <= value[1] < 1 << 31)
+        return _is_share
     if isinstance(form, list) and len(form) > 1:
-        rows = {*product(*map(_types, form))}
+        rows = set(product(*map(_types, form)))
         return lambda value: isinstance(value, list) and tuple(map(type, value)) in rows
     if isinstance(form, list):
-        check = _check(*form)
+        check = _check(form[0])
         return lambda value: isinstance(value, list) and all(map(check, value))
-    types, most = _types(form), _MOST.get(form)
-    return lambda value: type(value) in types and (most is None or 0 <= value <= most)
+    types = _types(form)
+    most = _MOST.get(form)
+    if most is None:
+        return lambda value: type(value) in types
+    return lambda value: type(value) in types and 0 <= value <= most
+
+
+def _object_check(form: Mapping[str, Any]) -> Check:
+    """Return what tells whether a JSON value is an object of some form."""
+    checks: dict[str, Check] = {}
+    needed: set[str] = set()
+    for key, of_key in form.items():
+        name = key.removesuffix("!")
+        checks[name] = _check(of_key)
+        if name != key:
+            needed.add(name)
+    of_others = checks.get("*")
+
+    def has_form(value: Any) -> bool:
+        if not isinstance(value, dict) or not needed <= value.keys():
+            return False
+        for key, inner in value.items():
+            check = checks.get(key, of_others)
+            if check is not None and not check(inner):
+                return False
+        return True
+
+    return has_form
+
+
+def _is_share(value: Any) -> bool:
+    """Tell whether a value is a count, or a part and its whole."""
+    if isinstance(value, list):
+        are_whole = [type(number) for number in value] == [int, int]
+        return are_whole and 0 <= value[0] <= value[1] < 1 << 31
+    return type(value) is int and 0 <= value < 1 << 31
 
 
 def _types(word: str) -> set[type]:
-    return _TYPES[word.removesuffix("?")] | ({NoneType} if word[-1] == "?" else set())
+    types = _TYPES[word.removesuffix("?")]
+    if word.endswith("?"):
+        return types | {NoneType}
+    return types
 
 
 @lru_cache(maxsize=256)  # a rule says the same of every sample it blocks
@@ -106,13 +145,16 @@ def evidence_to_json(evidence: Evidence) -> str:
     """Write evidence as compact JSON, leaving out what is not said."""
     values: dict[str, object] = {}
     for name, (default, kind) in _PLAIN.items():
-        if (value := getattr(evidence, name)) != default:
-            if not isinstance(value, kind):
-                raise TypeError(f"{name} is {value!r:.80}")
-            values[name] = value
+        value = getattr(evidence, name)
+        if value == default:
+            continue
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} is {value!r:.80}")
+        values[name] = value
     for name, (_, keys) in _LISTED.items():
-        if listed := getattr(evidence, name):
-            values[name] = [[getattr(each, key) for key in keys] for each in listed]
+        members = getattr(evidence, name)
+        if members:
+            values[name] = [list(attrgetter(*keys)(member)) for member in members]
     if evidence.usage is not None:
         values["usage"] = _usage(evidence.usage)
         if evidence.usage.requests is not None:
@@ -121,14 +163,14 @@ def evidence_to_json(evidence: Evidence) -> str:
 
 
 def _usage(usage: Usage) -> list[int | float | None]:
-    """Usage as a list of numbers that can be added up."""
-    tokens, cost = (usage.prompt_tokens, usage.completion_tokens), usage.cost
-    is_whole = all(count is None or type(count) is int for count in tokens)
-    if not is_whole or not (cost is None or (type(cost) in {int, float} and isfinite(cost))):
+    """Return usage as a list of numbers that can be added up."""
+    for count in (usage.prompt_tokens, usage.completion_tokens, usage.requests):
+        if count is not None and type(count) is not int:
+            raise TypeError(f"usage is {usage!r:.200}")
+    cost = usage.cost
+    if cost is not None and not (type(cost) in {int, float} and isfinite(cost)):
         raise TypeError(f"usage is {usage!r:.200}")
-    if usage.requests is not None and type(usage.requests) is not int:
-        raise TypeError(f"usage is {usage!r:.200}")
-    return [*tokens, cost]
+    return [usage.prompt_tokens, usage.completion_tokens, cost]
 
 
 @lru_cache(maxsize=256)  # for the same reason; nobody can change what is returned
@@ -137,9 +179,8 @@ def evidence_from_json(text: str) -> Evidence:
     values = stored_object(text, "evidence")
     for name, (kind, keys) in _LISTED.items():
         if name in values:
-            values[name] = tuple(
-                kind(**dict(zip(keys, each, strict=True))) for each in values[name]
-            )
+            rows = values[name]
+            values[name] = tuple(kind(**dict(zip(keys, row, strict=True))) for row in rows)
     if "usage" in values:
         read, written, cost = values["usage"]
         requests = values.pop("requests", None)
@@ -190,33 +231,34 @@ _MOST_NS: Final = 1 << 63
 
 def encode(answer: Answer, latency_ns: int | None, flags: int) -> Observed:
     """Encode an answer; a field of a wrong type raises one of `ILL_TYPED`."""
-    kind, own, evidence = answer.error_kind, answer.latency_ns, answer.evidence
-    error = None if kind is None else schema.ERROR_KIND_CODE[kind]
-    mode = score = None
+    own, evidence = answer.latency_ns, answer.evidence
+    error = mode = None
+    if answer.error_kind is not None:
+        error = schema.ERROR_KIND_CODE[answer.error_kind]
     if isinstance(answer, Decision):
-        score = None if answer.score is None else _risk(answer.score)
         outcome = schema.OUTCOME_CODE[answer.outcome]
         score_kind = schema.SCORE_KIND_CODE[answer.score_kind]
+        score = _risk(answer.score)
         if answer.amortised:
             flags |= schema.FLAG_AMORTISED
         if answer.text is not None:
             flags |= _rewriting(answer.text, outcome)
     elif isinstance(answer, Verdict):
-        score = None if answer.score is None else _risk(answer.score)
         outcome = schema.OUTCOME_CODE[answer.label]
+        score = _risk(answer.score)
         score_kind = _NO_SCORE_KIND if score is None else _CLASS_PROBABILITY
-        mode = None if answer.answer_mode is None else schema.ANSWER_MODE_CODE[answer.answer_mode]
+        if answer.answer_mode is not None:
+            mode = schema.ANSWER_MODE_CODE[answer.answer_mode]
     else:
-        score_kind, outcome = _NO_SCORE_KIND, _ANSWERED
-        if answer.blocked_at is not None:
-            outcome, error = _BLOCK, None
-        elif answer.text is None or error is not None:
-            outcome, error = _ERROR, _CONTRACT if error is None else error
+        score = None
+        score_kind = _NO_SCORE_KIND
+        outcome, error = _response_codes(answer, error)
     if own is not None and not flags & schema.FLAG_PLANNED:
         latency_ns = _whole_ns(own)
-    if evidence is not None and (evidence.from_cache or evidence.truncated):
-        flags |= schema.FLAG_CACHED if evidence.from_cache else 0
-        flags |= schema.FLAG_TRUNCATED if evidence.truncated else 0
+    if evidence is not None and evidence.from_cache:
+        flags |= schema.FLAG_CACHED
+    if evidence is not None and evidence.truncated:
+        flags |= schema.FLAG_TRUNCATED
     return outcome, score, score_kind, error, mode, latency_ns, flags
 
 
@@ -224,10 +266,25 @@ def _rewriting(text: object, outcome: int) -> int:
     """Return the flag of a text that goes on in place of what was shown; a block sends none on."""
     if not isinstance(text, str):
         raise TypeError(f"text is {text!r:.80}")
-    return schema.FLAG_REWRITTEN if outcome == _ALLOW else 0
+    if outcome != _ALLOW:
+        return 0
+    return schema.FLAG_REWRITTEN
 
 
-def _risk(score: float) -> float:
+def _response_codes(response: Response, error: int | None) -> tuple[int, int | None]:
+    """Return the outcome of a response and its error: one without a text is an error."""
+    if response.blocked_at is not None:
+        return _BLOCK, None
+    if error is not None:
+        return _ERROR, error
+    if response.text is None:
+        return _ERROR, _CONTRACT
+    return _ANSWERED, None
+
+
+def _risk(score: float | None) -> float | None:
+    if score is None:
+        return None
     if not 0.0 <= score <= 1.0:
         raise ValueError(f"the score {score!r} is not in [0, 1]")
     return float(score)
@@ -253,8 +310,12 @@ def encode_mistake(
 
 def evidence_text(evidence: Evidence | None) -> str | None:
     """Write evidence as JSON, or nothing where it says nothing."""
-    text = "{}" if evidence is None else evidence_to_json(evidence)
-    return None if text == "{}" else text
+    if evidence is None:
+        return None
+    text = evidence_to_json(evidence)
+    if text == "{}":
+        return None
+    return text
 
 
 def decode(row: Row) -> dict[str, Any]:

@@ -49,7 +49,9 @@ class Facet:
     @property
     def codes(self) -> NDArray[np.int32]:
         """The code of each sample."""
-        return self.table if self.places is None else self.table.take(self.places)
+        if self.places is None:
+            return self.table
+        return self.table.take(self.places)
 
     def of(self, chosen: NDArray[np.int64]) -> Facet:
         """Return the facet of some samples, repeated as asked."""
@@ -101,25 +103,33 @@ def sample_columns(reader: RecordReader, *, is_every: bool = False) -> SampleCol
     """Read the samples with a label as columns; or every sample, the unlabelled as benign."""
     import numpy as np
 
-    ids, groups = PackedStrings(), dict[str, int]()
+    ids = PackedStrings()
+    groups: dict[str, int] = {}
     kinds = kinds_of(reader.connection)
     count = reader.sample_count()
     if is_every:
         count += reader.unlabelled_count()
-    numbers, lengths = (np.empty(count, dtype=np.int64) for _ in range(2))
+    numbers = np.empty(count, dtype=np.int64)
+    lengths = np.empty(count, dtype=np.int64)
     codes = np.arange(count, dtype=np.int32)  # each stands alone, under its id
     with values_of(reader.path):
         for rows in reader.connection.chunks(_SAMPLES, (count,), size=_CHUNK):
             names, chunk, sizes, origins = zip(*rows, strict=True)
             here = slice(len(ids), len(ids) + len(rows))
             numbers[here], lengths[here] = chunk, sizes
+            if not groups and any(origins):
+                groups = {name: code for code, name in enumerate(ids)}
             if groups or any(origins):
-                groups = groups or {name: code for code, name in enumerate(ids)}
-                pairs = zip(origins, names, strict=True)
-                stated = (name if origin is None else origin for origin, name in pairs)
-                codes[here] = [groups.setdefault(each, len(groups)) for each in stated]
+                stated = (
+                    name if origin is None else origin
+                    for name, origin in zip(names, origins, strict=True)
+                )
+                codes[here] = [groups.setdefault(name, len(groups)) for name in stated]
             ids.extend(names)
-    group = Facet(names=PackedStrings(groups) if groups else ids, table=codes)
+    group_names: Sequence[str] = ids
+    if groups:
+        group_names = PackedStrings(groups)
+    group = Facet(names=group_names, table=codes)
     samples = _samples_of(kinds, numbers, ids=ids, lengths=lengths, group=group)
     if is_every or not _may_be_crossed(reader):
         return samples
@@ -127,7 +137,9 @@ def sample_columns(reader: RecordReader, *, is_every: bool = False) -> SampleCol
     with values_of(reader.path):
         for rows in reader.connection.chunks(_RESTS, (count,), size=_CHUNK):
             words += [stored_object(rest, "rest").get("crossing", "") for (rest,) in rows]
-    return crossed(samples, words) if any(words) else samples
+    if not any(words):
+        return samples
+    return crossed(samples, words)
 
 
 def _may_be_crossed(reader: RecordReader) -> bool:
@@ -150,21 +162,24 @@ def crossed(samples: SampleColumns, words: Sequence[str]) -> SampleColumns:
     """
     import numpy as np
 
+    alone = [f"\x1f{sample_id}" for sample_id in samples.ids]
+    second = [word or own for word, own in zip(words, alone, strict=True)]
+    crossing = facet_of(second, None)
+    group = samples.group
     has_second = np.array([bool(word) for word in words], dtype=np.bool_)
-    second = [
-        word or f"\x1f{sample_id}" for word, sample_id in zip(words, samples.ids, strict=True)
-    ]
-    crossing, group = facet_of(second, None), samples.group
     levels = len(np.unique(group.codes[has_second]))
     if len(np.unique(crossing.codes[has_second])) >= levels:
         return replace(samples, crossing=crossing)
-    names = group.names
-    first = [names[code] for code in group.codes.tolist()]
-    fewer = [word or own for word, own in zip(words, first, strict=True)]
-    other = [
-        own if word else f"\x1f{sample_id}"
-        for word, own, sample_id in zip(words, first, samples.ids, strict=True)
-    ]
+    fewer: list[str] = []
+    other: list[str] = []
+    for at, code in enumerate(group.codes.tolist()):
+        own = group.names[code]
+        if words[at]:
+            fewer.append(words[at])
+            other.append(own)
+        else:
+            fewer.append(own)
+            other.append(alone[at])
     return replace(
         samples, group=facet_of(fewer, None), crossing=facet_of(other, None), origin=group
     )
@@ -189,7 +204,9 @@ def word_of(value: object) -> str:
     """Return a value of metadata as a word; lists and objects are no values to slice by."""
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, str | int | float) else ""
+    if isinstance(value, str | int | float):
+        return str(value)
+    return ""
 
 
 def _samples_of(
@@ -203,11 +220,11 @@ def _samples_of(
     import numpy as np
 
     kind = np.searchsorted(list(kinds), numbers).astype(np.min_scalar_type(len(kinds)))
-    shared = list(zip(*kinds.values(), strict=True)) if kinds else [()] * (1 + len(FACET_COLUMNS))
-    facets = {
-        name: facet_of(words, kind) for name, words in zip(FACET_COLUMNS, shared[1:], strict=True)
-    }
-    is_attack = (np.array(shared[0]) == 1)[kind]
+    facets = {}
+    for column, name in enumerate(FACET_COLUMNS, start=1):
+        words = [values[column] for values in kinds.values()]
+        facets[name] = facet_of(words, kind)
+    is_attack = np.array([values[0] == 1 for values in kinds.values()], dtype=np.bool_)[kind]
     return SampleColumns(ids=ids, is_attack=is_attack, length=lengths, group=group, **facets)
 
 
@@ -215,12 +232,14 @@ def coded_rows(
     reader: RecordReader, name: str, defense: str, *, edges: Sequence[int]
 ) -> Iterator[Row]:
     """Yield what a query says of samples and records of a defense as one number."""
-    numbers = {each: number for number, each in reader.connection.names("defenses").items()}
-    layers = {each: number for number, each in reader.connection.names("layers").items()}
-    part = {"defense": numbers[defense], "layer": layers[FIRST_LAYER]}
+    defenses = {word: number for number, word in reader.connection.names("defenses").items()}
+    layers = {word: number for number, word in reader.connection.names("layers").items()}
+    sizes = " + ".join(f"(s.length > {edge})" for edge in edges)
     words = {
-        "coded": query("coded").format(sizes=" + ".join(f"(s.length > {at})" for at in edges)),
-        "answers": query("answers").format(stage=STAGE_CODE[Stage.DEFENSE], **part),
+        "coded": query("coded").format(sizes=sizes),
+        "answers": query("answers").format(
+            stage=STAGE_CODE[Stage.DEFENSE], defense=defenses[defense], layer=layers[FIRST_LAYER]
+        ),
     }
     with values_of(reader.path):
         yield from chain.from_iterable(reader.connection.chunks(query(name).format(**words)))
@@ -238,18 +257,24 @@ def coded_columns(
     """Turn numbers into samples of no name and their records, timed or with a time of 0."""
     import numpy as np
 
-    kinds, (numbers, sizes) = kinds_of(reader.connection), np.divmod(coded >> 36, 8)
+    kinds = kinds_of(reader.connection)
+    numbers, sizes = np.divmod(coded >> 36, 8)
     lengths = np.array([0, *(edge + 1 for edge in edges)])[sizes]
     at = np.flatnonzero(coded & _ANSWER)
     packed = (coded & _ANSWER)[at] - 1
-    no_time = np.where(packed & HAS_TIME, 0, -1)
-    return _samples_of(kinds, numbers, ids=(), lengths=lengths, group=group), _records_of(
+    if latency_ns is None:
+        latency = np.where(packed & HAS_TIME, 0, -1)
+    else:
+        latency = latency_ns[at]
+    samples = _samples_of(kinds, numbers, ids=(), lengths=lengths, group=group)
+    records = _records_of(
         (defense, Stage.DEFENSE, FIRST_LAYER),
         at,
         packed=packed & (HAS_TIME - 1),
         score=np.full(len(at), np.nan),
-        latency=no_time if latency_ns is None else latency_ns[at],
+        latency=latency,
     )
+    return samples, records
 
 
 def facet_of(words: Sequence[str], places: NDArray[np.integer] | None) -> Facet:
@@ -275,12 +300,8 @@ def record_columns(
     """
     import numpy as np
 
-    for kind, name, known in (
-        ("defense", defense, reader.defenses()),
-        ("layer", layer, reader.layers()),
-    ):
-        if name not in known:
-            raise StoreError(f"The run has no {kind} {name!r}. It has: {', '.join(known)}.")
+    _require_known("defense", defense, reader.defenses())
+    _require_known("layer", layer, reader.layers())
     end = reader.sample_count()
     if is_every:
         end += reader.unlabelled_count()
@@ -290,9 +311,10 @@ def record_columns(
     # At once into columns: as tuples they would take five times the memory until the end.
     kinds = (np.int64, np.int64, np.float64, np.int64)
     columns: list[NDArray[Any]] = [np.empty(count, dtype=kind) for kind in kinds]
-    filled, packed_records = 0, query("columns").format(of_part=_OF_PART)
+    of_part = query("columns").format(of_part=_OF_PART)
+    filled = 0
     with values_of(reader.path):
-        for rows in reader.connection.chunks(packed_records, (*key, count), size=_CHUNK):
+        for rows in reader.connection.chunks(of_part, (*key, count), size=_CHUNK):
             here = slice(filled, filled + len(rows))
             for column, values in zip(columns, zip(*rows, strict=True), strict=True):
                 column[here] = values
@@ -300,6 +322,12 @@ def record_columns(
     sample, packed, score, latency = columns
     named = (defense, stage, layer)
     return _records_of(named, sample, packed=packed, score=score, latency=latency)
+
+
+def _require_known(kind: str, name: str, known: Sequence[str]) -> None:
+    """Refuse the name of a defense or a layer that a run does not have."""
+    if name not in known:
+        raise StoreError(f"The run has no {kind} {name!r}. It has: {', '.join(known)}.")
 
 
 def _records_of(
@@ -332,7 +360,9 @@ def _lean(column: NDArray[Any]) -> NDArray[Any]:
     import numpy as np
 
     same = np.broadcast_to(column[:1].copy(), column.shape)
-    return same if np.array_equal(column, same, equal_nan=column.dtype.kind == "f") else column
+    if np.array_equal(column, same, equal_nan=column.dtype.kind == "f"):
+        return same
+    return column
 
 
 def sample_digests(reader: RecordReader) -> list[bytes]:
@@ -531,7 +561,9 @@ def _sums_of(rows: list[tuple[Any, ...]]) -> Iterator[PartUsage]:
     for (name, stage, layer), group in groupby(rows, key=itemgetter(0, 1, 2)):
         calls = list(group)
         asked = [row[4:] for row in calls if not row[3]]
-        read, written, cost = ([row[at] for row in asked if row[at] is not None] for at in range(3))
+        read = [row[0] for row in asked if row[0] is not None]
+        written = [row[1] for row in asked if row[1] is not None]
+        cost = [row[2] for row in asked if row[2] is not None]
         yield PartUsage(
             part=name,
             stage=STAGES[stage].value,

@@ -131,7 +131,9 @@ class StoreConnection(sqlite3.Connection):
 
     def value(self, query: str, values: Sequence[Any] = ()) -> Any:
         """Return the first value of the first row, or None without rows."""
-        return next((row[0] for row in self.rows(query, values)), None)
+        for row in self.rows(query, values):
+            return row[0]
+        return None
 
     def chunks(
         self, query: str, values: Sequence[Any] = (), *, size: int = 2000
@@ -139,13 +141,18 @@ class StoreConnection(sqlite3.Connection):
         """Yield the rows of a query some at a time, so that memory stays flat."""
         with errors_of(self.path):
             cursor = self.execute(query, values)
-            while rows := cursor.fetchmany(size):
+            while True:
+                rows = cursor.fetchmany(size)
+                if not rows:
+                    return
                 yield rows
 
     def meta(self, key: str) -> str | None:
         """Return one value of the table of single values."""
         value = self.value("SELECT value FROM meta WHERE key = ?", (key,))
-        return None if value is None else str(value)
+        if value is None:
+            return None
+        return str(value)
 
     def put_meta(self, key: str, value: str) -> None:
         """Store one value in the table of single values."""

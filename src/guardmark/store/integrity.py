@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from hashlib import sha256
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.store import connect, samples
-from guardmark.store.schema import ADDED_WORDS, OUTCOME_CODE, WORDS, query, table_of
+from guardmark.store.schema import ADDED_WORDS, OUTCOME_CODE, query, table_of, word_rows
 from guardmark.store.tries import COLUMNS, CONFIRMATION_COLUMNS
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def check(path: Path) -> list[str]:
     connection = connect.open_to_read(path)
     try:
         with connect.errors_of(path), connect.values_of(path):
-            return [line for each in _CHECKS for line in each(connection)]
+            return list(chain.from_iterable(find(connection) for find in _CHECKS))
     finally:
         connect.close_reading(connection, path)
 
@@ -38,9 +38,10 @@ def _file(connection: StoreConnection) -> Iterator[str]:
     for (message,) in connection.rows("PRAGMA integrity_check(5)"):
         if message != "ok":
             yield f"The file is damaged: {message}."
-    known = {(kind, code, name) for kind, names in WORDS.items() for code, name in enumerate(names)}
     rows = [tuple(row) for row in connection.rows("SELECT kind, id, name FROM words")]
-    if len(set(rows)) < len(rows) or not known - ADDED_WORDS <= set(rows) <= known:
+    known = set(word_rows())
+    is_whole = known - ADDED_WORDS <= set(rows) <= known
+    if not is_whole or len(set(rows)) < len(rows):
         yield "The table of words was changed: its integers no longer mean what was written."
 
 
@@ -65,36 +66,44 @@ def _samples(connection: StoreConnection) -> Iterator[str]:
 
 def _batches(connection: StoreConnection) -> Iterator[str]:
     committed = connection.rows("SELECT id, rows, hash FROM batches ORDER BY id")
-    rows_too, details_too = "", ""
+    rows_too = details_too = ""
     # A record that a second attempt replaced still belongs to the batch it came with.
     if connection.has_superseded:
         rows_too = f"UNION ALL {query('superseded_by_batch')}"
         details_too = f"UNION ALL {query('superseded_details')}"
-    streams = [
-        _Groups(connection.execute(each))
-        for each in (
-            query("records_by_batch").format(too=rows_too),
-            query("details_by_batch").format(too=details_too),
-            query("evidence_by_batch"),
-            query("tries_by_batch").format(columns=COLUMNS),
-            query("confirmations_by_batch").format(columns=CONFIRMATION_COLUMNS),
-        )
-    ]
+
+    def grouped(script: str) -> _Groups:
+        return _Groups(connection.execute(script))
+
+    all_rows = grouped(query("records_by_batch").format(too=rows_too))
+    all_details = grouped(query("details_by_batch").format(too=details_too))
+    all_evidence = grouped(query("evidence_by_batch"))
+    all_tries = grouped(query("tries_by_batch").format(columns=COLUMNS))
+    all_confirmations = grouped(
+        query("confirmations_by_batch").format(columns=CONFIRMATION_COLUMNS)
+    )
     names = connection.names("defenses"), connection.names("layers")
     head = genesis(connection)
-    for place, (number, count, wanted) in enumerate(committed, 1):
-        if number != place:
-            yield f"Batch {place} is missing."
+    for expected, (number, count, wanted) in enumerate(committed, 1):
+        if number != expected:
+            yield f"Batch {expected} is missing."
             return
-        rows, details, evidence, tries, confirmations = (each.of(number) for each in streams)
+        rows = all_rows.of(number)
+        tries = all_tries.of(number)
+        confirmations = all_confirmations.of(number)
         stored = len(rows) + len(tries) + len(confirmations)
         if stored != count:
             yield f"Batch {number} has {stored} records; {count} were committed."
-        content: list[object] = [*_parts(rows, details, *names), *([evidence] if evidence else [])]
+        content: list[object] = list(_parts(rows, all_details.of(number), *names))
+        evidence = all_evidence.of(number)
+        if evidence:
+            content.append(evidence)
         if tries or confirmations:
             content.append(("tries", *_tries(tries, confirmations, *names)))
         if link(head, content) != wanted:
-            what = "A record" if number > 1 else "The manifest, a seal or a record"
+            what = "A record"
+            if number == 1:
+                what = "The manifest, a seal or a record"
             yield f"{what} of batch {number} was changed, exchanged, added or taken away."
         head = wanted
 
@@ -125,47 +134,62 @@ def _parts(
         of_part[row[:4]].append(row[4:])
     for key, part in groupby(rows, key=itemgetter(slice(4))):
         defense, stage, layer, repeat = key
-        groups = list[object](), list[object]()
-        for (*shared, has_said), group in groupby(part, key=itemgetter(slice(4, 9))):
-            width = slice(9, None if has_said else -1)
-            groups[has_said].append((shared, [row[width] for row in group]))
-        own, with_reason = groups
+        own: list[object] = []
+        with_reason: list[object] = []
+        for (*shared, has_reason), group in groupby(part, key=itemgetter(slice(4, 9))):
+            if has_reason:
+                with_reason.append((shared, [row[9:] for row in group]))
+            else:
+                own.append((shared, [row[9:-1] for row in group]))
         named = defenses.get(defense, ""), stage, layers.get(layer, ""), repeat
-        yield (*named, own, of_part[key], *([with_reason] if with_reason else []))
+        if with_reason:
+            yield (*named, own, of_part[key], with_reason)
+        else:
+            yield (*named, own, of_part[key])
 
 
 def _tries(
     tries: list[Row], confirmations: list[Row], defenses: dict[int, str], layers: dict[int, str]
 ) -> Iterator[Row]:
     """Yield the tries of each defense and layer as their batch was hashed with them."""
-    batches = defaultdict[Row, tuple[list[Row], list[Row]]](lambda: ([], []))
-    for at, rows in enumerate((tries, confirmations)):
-        for row in rows:
-            batches[row[:2]][at].append(row[2:])
-    for (defense, layer), each in sorted(batches.items()):
-        yield (defenses.get(defense, ""), layers.get(layer, ""), *each)
+    tries_of = defaultdict[Row, list[Row]](list)
+    for row in tries:
+        tries_of[row[:2]].append(row[2:])
+    confirmations_of = defaultdict[Row, list[Row]](list)
+    for row in confirmations:
+        confirmations_of[row[:2]].append(row[2:])
+    for key in sorted(tries_of.keys() | confirmations_of.keys()):
+        defense, layer = key
+        names = defenses.get(defense, ""), layers.get(layer, "")
+        yield (*names, tries_of[key], confirmations_of[key])
 
 
 def _strays(connection: StoreConnection) -> Iterator[str]:
     for what, where in table_of("queries.toml")["strays"].items():
-        if count := connection.value(f"SELECT count(*) FROM {where}"):  # noqa: S608 - constants of ours
+        count = connection.value(f"SELECT count(*) FROM {where}")  # noqa: S608 - constants of ours
+        if count:
             yield f"{count} {what}."
-    again = f"SELECT count(*) FROM superseded WHERE outcome != {OUTCOME_CODE['error']}"  # noqa: S608 - constants of ours
-    if connection.has_superseded and (count := connection.value(again)):
-        yield f"{count} records were set aside for a second attempt and are not errors."
+    if connection.has_superseded:
+        again = f"SELECT count(*) FROM superseded WHERE outcome != {OUTCOME_CODE['error']}"  # noqa: S608 - constants of ours
+        count = connection.value(again)
+        if count:
+            yield f"{count} records were set aside for a second attempt and are not errors."
 
 
 def _end(connection: StoreConnection) -> Iterator[str]:
-    state, noted = connection.meta("state"), connection.meta("head")
+    state = connection.meta("state")
+    noted = connection.meta("head")
     if noted is None or state == "running":
         return  # killed, or under way: what was committed last is not noted
     number, _, head = noted.partition(":")
-    there = connection.value("SELECT lower(hex(hash)) FROM batches WHERE id = ?", [int(number)])
+    of_batch = "SELECT lower(hex(hash)) FROM batches WHERE id = ?"
+    stored_head = connection.value(of_batch, [int(number)]) or ""
     # Batches after the one that is noted were added by a command that was killed.
-    if head != (there or ""):
+    if head != stored_head:
         last = connection.value("SELECT max(id) FROM batches") or 0
         yield f"The run ended with batch {number}; the last one here is {last}."
-    planned, stored = connection.meta("planned") or "0", connection.value(query("count_stored"))
+    planned = connection.meta("planned") or "0"
+    stored = connection.value(query("count_stored"))
     if state == "complete" and str(stored) != planned:
         yield f"The run is marked complete with {stored} of {planned} records."
 

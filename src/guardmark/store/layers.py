@@ -26,8 +26,13 @@ TWIN_ATTACKER: Final = "adaptive/twin/attacker"  # the same three about benign t
 TWIN_EQUIVALENCE: Final = "adaptive/twin/equivalence"
 TWIN_CANDIDATES: Final = "adaptive/twin/candidates"
 MODEL_LAYERS: Final = (
-    *(ATTACKER, EQUIVALENCE, CANDIDATES, CRITIC),
-    *(TWIN_ATTACKER, TWIN_EQUIVALENCE, TWIN_CANDIDATES),
+    ATTACKER,
+    EQUIVALENCE,
+    CANDIDATES,
+    CRITIC,
+    TWIN_ATTACKER,
+    TWIN_EQUIVALENCE,
+    TWIN_CANDIDATES,
 )
 """Layers of what models are asked, and of what came of their candidates."""
 
@@ -47,23 +52,30 @@ _SEED: Final = re.compile(rf"{ADAPTIVE}/seed-[1-9][0-9]*")
 
 def seed_layer(arm: str, number: int) -> str:
     """Return the layer of an arm at the n-th seed."""
-    return arm if number == 1 else f"{ADAPTIVE}/seed-{number}{arm.removeprefix(ADAPTIVE)}"
+    if number == 1:
+        return arm
+    return f"{ADAPTIVE}/seed-{number}{arm.removeprefix(ADAPTIVE)}"
 
 
 def first_layer(layer: str) -> str:
     """Return the layer of the same arm at the first seed."""
     seeded = _SEED.match(layer)
-    return layer if seeded is None else f"{ADAPTIVE}{layer[seeded.end() :]}"
+    if seeded is None:
+        return layer
+    return f"{ADAPTIVE}{layer[seeded.end() :]}"
 
 
 def asked_layers(stored: Iterable[str]) -> tuple[str, ...]:
     """Return the layers of what a defense was asked, the first seed's first."""
-    numbers = {
-        int(seeded.group().rpartition("-")[2])
-        for layer in stored
-        if (seeded := _SEED.match(layer)) is not None and first_layer(layer) in ARMS
-    }
-    return (*ARMS, *(seed_layer(arm, number) for number in sorted(numbers) for arm in ARMS))
+    numbers: set[int] = set()
+    for layer in stored:
+        seeded = _SEED.match(layer)
+        if seeded is not None and first_layer(layer) in ARMS:
+            numbers.add(int(seeded.group().rpartition("-")[2]))
+    layers = list(ARMS)
+    for number in sorted(numbers):
+        layers += [seed_layer(arm, number) for arm in ARMS]
+    return tuple(layers)
 
 
 def is_target_layer(layer: str) -> bool:

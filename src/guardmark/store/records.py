@@ -373,17 +373,26 @@ class Stored:
         order: Sequence[int] | None = None,
     ) -> Iterator[Chunk]:
         """Yield the samples that have no record of a part, in an order of positions."""
-        total, stored = samples.count(self._connection), 0 if batch is None else self.count(batch)
-        if stored >= total and batch is not None:
-            return
-        attacks = {n for n, kind in samples.kinds_of(self._connection).items() if kind[0]}
-        name, key = ("samples_missing", batch.key) if stored and batch else ("samples_asked", ())
-        query = schema.query(name)
+        total = samples.count(self._connection)
+        query = schema.query("samples_asked")
+        key: tuple[int, ...] = ()
+        if batch is not None:
+            stored = self.count(batch)
+            if stored >= total:
+                return
+            if stored:
+                query = schema.query("samples_missing")
+                key = batch.key
+        kinds = samples.kinds_of(self._connection)
+        attacks = {number for number, kind in kinds.items() if kind[0]}
+        if order is None:
+            order = range(total)
         for start in range(0, total, size):
-            wanted = list((range(total) if order is None else order)[start : start + size])
+            wanted = list(order[start : start + size])
             picked = self._connection.rows(query, (json.dumps(wanted), *key))
             by_position = {row[0]: row for row in picked}
-            if rows := [by_position[each] for each in wanted if each in by_position]:
+            rows = [by_position[position] for position in wanted if position in by_position]
+            if rows:
                 yield samples.chunk_of(rows, attacks, self._connection.path)
 
 

@@ -60,8 +60,12 @@ class Chunk:
 
     def part(self, start: int, end: int) -> Chunk:
         """Return some of the samples."""
-        lists = ("positions", "attacks", "prompts")
-        return replace(self, **{name: getattr(self, name)[start:end] for name in lists})
+        return replace(
+            self,
+            positions=self.positions[start:end],
+            attacks=self.attacks[start:end],
+            prompts=self.prompts[start:end],
+        )
 
 
 def prompt_to_json(prompt: Prompt) -> str:
@@ -76,24 +80,33 @@ def prompt_of(text: str, conversation: str | None, records: Path) -> Prompt:
     if not conversation:
         return Prompt.of_text(text)
     messages, under_test, *more = json.loads(conversation)
-    read = tuple(_message(records.with_name("images"), *each) for each in messages)
+    folder = records.with_name("images")
+    read = tuple(_message(folder, *message) for message in messages)
     return Prompt(messages=read, under_test=under_test, tools=_tools(*more))
 
 
 def _tools(stated: Sequence[Sequence[Any]] = ()) -> tuple[ToolDefinition, ...]:
     """Read back the tools that may be called."""
-    return tuple(
-        ToolDefinition(name=str(name), description=str(description), parameters=dict(parameters))
-        for name, description, parameters in stated
-    )
+    tools = []
+    for name, description, parameters in stated:
+        tools.append(
+            ToolDefinition(
+                name=str(name), description=str(description), parameters=dict(parameters)
+            )
+        )
+    return tuple(tools)
 
 
 def _message(folder: Path, role: str, content: str, more: Mapping[str, Any] = _NOTHING) -> Message:
-    calls = tuple(ToolCall(*each) for each in more.get("calls", ()))
-    answers, images = more.get("answers", ""), more.get("images", ())
+    calls = tuple(ToolCall(*call) for call in more.get("calls", ()))
+    answers = more.get("answers", "")
     "".join([content, answers, *chain(*calls)]).encode()  # texts, none with half of a pair
-    shown = tuple(Image(sha256=n, media_type=kind, place=str(folder / n)) for n, kind in images)
-    return Message(role=Role(role), content=content, images=shown, calls=calls, answers=answers)
+    images = []
+    for digest, kind in more.get("images", ()):
+        images.append(Image(sha256=digest, media_type=kind, place=str(folder / digest)))
+    return Message(
+        role=Role(role), content=content, images=tuple(images), calls=calls, answers=answers
+    )
 
 
 def _keep_images(prompt: Prompt, records: Path) -> None:
@@ -108,9 +121,14 @@ def load(connection: StoreConnection, samples: Iterable[Sample | PlainSample]) -
     connection.execute("DELETE FROM samples")
     connection.execute("DELETE FROM kinds")
     connection.execute("DROP INDEX IF EXISTS samples_by_id")
-    seal, kinds = sha256(), dict[Kind, int]()
-    source, position = iter(samples), 0
-    while chunk := list(islice(source, _CHUNK)):  # some at a time, so that memory stays flat
+    seal = sha256()
+    kinds: dict[Kind, int] = {}
+    source = iter(samples)
+    position = 0
+    while True:
+        chunk = list(islice(source, _CHUNK))  # some at a time, so that memory stays flat
+        if not chunk:
+            break
         rows = _rows(chunk, position, kinds, connection.path)
         position += len(rows)
         seal.update(_sealed(list(zip(*rows, strict=True))))
@@ -268,7 +286,9 @@ def _sample(row: SampleRow, kind: Kind, records: Path) -> Sample:
 def count(connection: StoreConnection) -> int:
     """Count the stored samples."""
     last = connection.value("SELECT max(position) FROM samples")
-    return 0 if last is None else int(last) + 1
+    if last is None:
+        return 0
+    return int(last) + 1
 
 
 def count_labelled(connection: StoreConnection) -> int:
@@ -359,4 +379,6 @@ def rest_of(
         "metadata": dict(metadata),
     }
     known = {name: value for name, value in rest.items() if value}
-    return json.dumps(known, separators=(",", ":")) if known else None
+    if not known:
+        return None
+    return json.dumps(known, separators=(",", ":"))

@@ -86,19 +86,37 @@ ADDED_WORDS: Final = frozenset(
 """Words that files of this version may lack: they were written before the word was added."""
 
 FACET_COLUMNS: Final = (
-    *("category", "subcategory", "severity", "language", "variant", "technique", "source"),
+    "category",
+    "subcategory",
+    "severity",
+    "language",
+    "variant",
+    "technique",
+    "source",
 )
+"""Columns of what samples have in common, in the order in which a kind of sample holds them."""
 
 _NAME: Final = re.compile(r"(?:TABLE|VIEW|INDEX)(?: IF NOT EXISTS)? (\w+)")
 _LATER: Final = ("samples_by_id", "superseded")  # what is made when it is first needed
+
+
+def word_rows() -> Iterator[tuple[str, int, str]]:
+    """Yield the rows of the table `words`: of which list, which number, which word."""
+    for kind, names in WORDS.items():
+        for code, name in enumerate(names):
+            yield kind, code, name
 
 
 @cache
 def definitions() -> dict[str, str]:
     """Return how each table, view and index is made, by its name, in the order of `schema.sql`."""
     script = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
-    made = [each[each.index("CREATE") :] for each in script.split(";") if each.strip()]
-    return {_NAME.findall(each)[0]: each for each in made}
+    by_name = {}
+    for statement in script.split(";"):
+        if statement.strip():
+            definition = statement[statement.index("CREATE") :]
+            by_name[_NAME.findall(definition)[0]] = definition
+    return by_name
 
 
 @cache
@@ -115,7 +133,7 @@ def query(name: str) -> str:
 @cache
 def known_definitions() -> frozenset[str]:
     """Return how every table, view and index that guardmark ever wrote is defined, as `folded`."""
-    written = {name: folded(each) for name, each in definitions().items()}
+    written = {name: folded(definition) for name, definition in definitions().items()}
     superseded = written["superseded"].replace("IF NOT EXISTS ", "")
     # Before samples could be unlabelled, whatever was no attack was benign.
     results = written["results"].replace("WHEN 0 THEN 'benign' ELSE 'unlabelled'", "ELSE 'benign'")
@@ -141,14 +159,13 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 def create(connection: sqlite3.Connection) -> None:
     """Write the tables of the present version into an empty database."""
-    rows = [(kind, code, name) for kind, names in WORDS.items() for code, name in enumerate(names)]
     # One transaction: a kill in the middle leaves an empty file, not half a schema.
     with transaction(connection):
         for name, statement in definitions().items():
             if name not in _LATER:
                 connection.execute(statement)
         connection.execute("INSERT INTO layers (id, name) VALUES (0, 'run')")
-        connection.executemany("INSERT INTO words VALUES (?, ?, ?)", rows)
+        connection.executemany("INSERT INTO words VALUES (?, ?, ?)", word_rows())
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 

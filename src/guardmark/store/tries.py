@@ -40,6 +40,7 @@ _SELECT: Final = (
     " JOIN defenses d ON d.id = t.defense JOIN layers l ON l.id = t.layer"
     " LEFT JOIN confirmations c USING (defense, layer, number, sample)"
 )
+_DECODED: Final = _SUBJECT.index("decoded")
 _BY_PLACE: Final = itemgetter(0, 1)
 _of_subject: Final = attrgetter(*_SUBJECT)
 
@@ -81,7 +82,9 @@ class TryRecord(NamedTuple):
     @property
     def usage(self) -> Usage | None:
         """What its call used, as far as the service reported."""
-        return None if self.evidence is None else self.evidence.usage
+        if self.evidence is None:
+            return None
+        return self.evidence.usage
 
     @property
     def requests(self) -> int:
@@ -89,8 +92,9 @@ class TryRecord(NamedTuple):
         if self.evidence is None:
             return 1
         usage = self.evidence.usage
-        told = None if usage is None else usage.requests
-        return told or max(1, len(self.evidence.attempts))
+        if usage is not None and usage.requests:
+            return usage.requests
+        return max(1, len(self.evidence.attempts))
 
 
 class TryBatch:
@@ -120,10 +124,13 @@ class TryBatch:
         """Take a try by its number and the position of its sample."""
         flags = FLAG_CACHED if is_free else 0
         try:
-            row, evidence = encode(answer, latency_ns, flags), evidence_text(answer.evidence)
+            row = encode(answer, latency_ns, flags)
+            evidence = evidence_text(answer.evidence)
         except ILL_TYPED as mistake:
             row, evidence = encode_mistake(answer, mistake, latency_ns, flags)
-        head = [int(each) if isinstance(each, bool) else each for each in _of_subject(subject)]
+        head = list(_of_subject(subject))
+        if subject.decoded is not None:
+            head[_DECODED] = int(subject.decoded)
         details = None
         if subject.details:
             details = json.dumps(subject.details, ensure_ascii=False, separators=(",", ":"))
@@ -159,15 +166,17 @@ def read_tries(
     reader: RecordReader, *, defense: str | None = None, layer: str | None = None
 ) -> Iterator[TryRecord]:
     """Yield tries in the order defense, layer, number, sample."""
-    names = {"defense": defense, "layer": layer}
-    wanted = {column: name for column, name in names.items() if name is not None}
-    clauses = [f"t.{column} = (SELECT id FROM {column}s WHERE name = ?)" for column in wanted]  # noqa: S608 - names of ours
-    query = (
-        f"{_SELECT} WHERE {' AND '.join(['1', *clauses])}"
-        " ORDER BY t.defense, t.layer, t.number, t.sample"
-    )
+    query = f"{_SELECT} WHERE 1"
+    names: list[str] = []
+    if defense is not None:
+        query += " AND t.defense = (SELECT id FROM defenses WHERE name = ?)"
+        names.append(defense)
+    if layer is not None:
+        query += " AND t.layer = (SELECT id FROM layers WHERE name = ?)"
+        names.append(layer)
+    query += " ORDER BY t.defense, t.layer, t.number, t.sample"
     with values_of(reader.path):
-        for rows in reader.connection.chunks(query, tuple(wanted.values())):
+        for rows in reader.connection.chunks(query, names):
             yield from map(_record_of, rows)
 
 
@@ -175,15 +184,18 @@ def _record_of(row: Row) -> TryRecord:
     defense, layer, is_confirmed, number, sample, *about, decoded, resend_of, is_free = row[:14]
     account, round_, chain, tier, digest, size = about
     *observed, _, details, evidence = row[14:]
-    decoded = None if decoded is None else bool(decoded)
-    said = stored_object(details, "details", layer)
+    if decoded is not None:
+        decoded = bool(decoded)
+    if is_confirmed is not None:
+        is_confirmed = bool(is_confirmed)
+    more = stored_object(details, "details", layer)
     return TryRecord(
         defense=defense,
         layer=layer,
         sample=sample,
         number=number,
-        subject=TrySubject(account, round_, digest, chain, tier, size, decoded, resend_of, said),
+        subject=TrySubject(account, round_, digest, chain, tier, size, decoded, resend_of, more),
         is_free=bool(is_free),
-        is_confirmed=None if is_confirmed is None else bool(is_confirmed),
+        is_confirmed=is_confirmed,
         **decode((*observed, evidence)),
     )

@@ -12,7 +12,7 @@ import numpy as np
 from guardmark.analysis.defense.frame import LENGTH_EDGES, Frame, part_column, read_frame
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.store.columns import HAS_TIME, Facet, coded_columns, coded_rows
-from guardmark.store.rewritten import holds_rewritten
+from guardmark.store.details import holds_rewritten
 from guardmark.store.schema import query
 
 if TYPE_CHECKING:

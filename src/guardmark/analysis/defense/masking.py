@@ -13,7 +13,7 @@ import numpy as np
 from guardmark.analysis.defense.counts import estimate_slices, sort_into_cells
 from guardmark.analysis.defense.frame import BLOCK, REWRITTEN
 from guardmark.stats.rates.clustered import wilson_default_slices
-from guardmark.store.rewritten import read_rewritten
+from guardmark.store.details import read_rewritten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import numpy as np
 from guardmark.analysis.defense.counts import estimate_slices, sort_into_cells
 from guardmark.analysis.defense.frame import BLOCK
 from guardmark.stats.quantiles import estimate_quantiles
-from guardmark.store.evidence import read_streams
+from guardmark.store.details import read_streams
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import Frame

@@ -15,7 +15,7 @@ from guardmark.core.outcome import Outcome
 from guardmark.core.place import NO_GUARD, part_of
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.reports.chapters.advice import Highlights, SampleStory
-from guardmark.store.evidence import read_attempts
+from guardmark.store.details import read_attempts
 from guardmark.store.schema import STAGES
 
 if TYPE_CHECKING:

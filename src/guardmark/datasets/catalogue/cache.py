@@ -31,6 +31,7 @@ _HUB: Final = "hub:"
 _RECEIPT: Final = "receipt.json"
 _TIMEOUT_S: Final = 60
 _DATA: Final = (".parquet", ".jsonl", ".ndjson", ".csv", ".tsv", ".json")
+_SHOWN: Final = 9  # files of a repository that a message names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +64,11 @@ def stored(name: str, revision: str) -> StoredSet | None:
 def home_page(home: str) -> str:
     """Return the page on which a person reads about a data set."""
     kind, _, rest = home.partition(":")
-    sites = {"github": "https://github.com/", "hub": "https://huggingface.co/datasets/"}
-    return f"{sites[kind]}{rest}" if kind in sites else home
+    if kind == "github":
+        return f"https://github.com/{rest}"
+    if kind == "hub":
+        return f"https://huggingface.co/datasets/{rest}"
+    return home
 
 
 def hub_entry(repository: str, revision: str, files: Iterable[str]) -> CatalogueEntry:
@@ -83,9 +87,12 @@ def local_files(name: str, entry: CatalogueEntry, folder: Path) -> dict[str, Pat
     files: dict[str, Path] = {}
     for file in entry.files:
         there = _candidates(file, entry, folder)
-        right = [path for path in there if not file.sha256 or file_sha256(path) == file.sha256]
+        right = there
+        if file.sha256:
+            right = [path for path in there if file_sha256(path) == file.sha256]
         if "*" in file.path:
-            files.update({f"{Path(file.path).parent / path.name}": path for path in there})
+            for path in there:
+                files[str(Path(file.path).parent / path.name)] = path
         elif len(right) == 1 or (right and file.sha256):
             files[file.path] = right[0]
         elif right:
@@ -108,16 +115,20 @@ def _candidates(file: SourceFile, entry: CatalogueEntry, folder: Path) -> list[P
     """Find the files of a folder that may be a file of an entry."""
     steps = file.path.split("/")
     if folder.is_file():
-        return [folder] if fnmatch(folder.name, steps[-1]) else []
-    if (whole := folder / file.path).is_file():
+        if fnmatch(folder.name, steps[-1]):
+            return [folder]
+        return []
+    whole = folder / file.path
+    if whole.is_file():
         return [whole]
-    names = ["__".join(steps[n:]) for n in range(len(steps))]
-    alike = {each.path for each in entry.files if each.path.split("/")[-1] == steps[-1]}
+    names = ["__".join(steps[start:]) for start in range(len(steps))]
+    alike = {other.path for other in entry.files if other.path.split("/")[-1] == steps[-1]}
     if len(alike) > 1 and not file.sha256:
         names.remove(steps[-1])
     for name in names:
-        if there := sorted(path for path in folder.rglob(name) if path.is_file()):
-            return there
+        paths = sorted(path for path in folder.rglob(name) if path.is_file())
+        if paths:
+            return paths
     return []
 
 
@@ -146,13 +157,15 @@ def fetch(name: str, entry: CatalogueEntry, check: Check, announce: Callable[[st
         raise ConfigError(f"{name} has no rows to fetch.\n{entry.unread}")
     wanted: Iterable[tuple[SourceFile, str]] = [(file, file.path) for file in entry.files]
     commit, licence = entry.revision, entry.licence
-    if entry.home.startswith(_HUB) and (not licence or any("*" in path for _, path in wanted)):
+    has_pattern = any("*" in file.path for file in entry.files)
+    if entry.home.startswith(_HUB) and (has_pattern or not licence):
+        repository = entry.home.removeprefix(_HUB)
         with _hub_errors(name, entry, "its list of files"):
-            info = (
-                _hub().HfApi().dataset_info(entry.home.removeprefix(_HUB), revision=commit or None)
-            )
-        commit, licence = str(info.sha), licence or str(info.card_data.get("license"))
-        wanted = _chosen(name, entry, [each.rfilename for each in info.siblings])
+            info = _hub().HfApi().dataset_info(repository, revision=commit or None)
+        commit = str(info.sha)
+        if not licence:
+            licence = str(info.card_data.get("license"))
+        wanted = _chosen(name, entry, [sibling.rfilename for sibling in info.siblings])
     announce(f"Fetching {name} from {home_page(entry.home)}. Licence: {licence or 'not stated'}.")
     with _new(_place(name, entry.revision)) as new:
         paths = {}
@@ -162,9 +175,9 @@ def fetch(name: str, entry: CatalogueEntry, check: Check, announce: Callable[[st
                 _download_from_hub(name, entry, path, commit=commit, folder=new)
             else:
                 _download(name, entry, path, new / path)
-            paths[path] = came = file_sha256(new / path)
-            if file.sha256 and came != file.sha256:
-                raise _wrong_checksum(name, file, came)
+            paths[path] = file_sha256(new / path)
+            if file.sha256 and paths[path] != file.sha256:
+                raise _wrong_checksum(name, file, paths[path])
         known = entry.model_copy(update={"licence": licence})
         _keep(new, name, known, paths, check=check, commit=commit)
 
@@ -172,14 +185,22 @@ def fetch(name: str, entry: CatalogueEntry, check: Check, announce: Callable[[st
 def _chosen(name: str, entry: CatalogueEntry, there: list[str]) -> list[tuple[SourceFile, str]]:
     """Choose among the files of a repository by the patterns of an entry."""
     data = sorted(path for path in there if path.removesuffix(".gz").endswith(_DATA))
-    chosen = [(file, path) for file in entry.files for path in data if fnmatch(path, file.path)]
-    kinds = {Path(path.removesuffix(".gz")).suffix for _, path in chosen}
+    chosen: list[tuple[SourceFile, str]] = []
+    kinds: set[str] = set()
+    for file in entry.files:
+        for path in data:
+            if fnmatch(path, file.path):
+                chosen.append((file, path))
+                kinds.add(Path(path.removesuffix(".gz")).suffix)
     if len(kinds) != 1:
+        patterns = listed(file.path for file in entry.files)
+        files = listed(data[:_SHOWN]) or "none"
+        if len(data) > _SHOWN:
+            files += " and more"
         raise ConfigError(
-            f"{name}: {len(chosen) or 'no'} files fit {listed(each.path for each in entry.files)}."
-            "\n"
+            f"{name}: {len(chosen) or 'no'} files fit {patterns}.\n"
             "Name them: path: (a pattern), or another split: and subset:.\n"
-            f"Its data files: {listed(data[:9]) or 'none'}{' and more' if data[9:] else ''}."
+            f"Its data files: {files}."
         )
     return chosen
 
@@ -267,7 +288,9 @@ def _refused(name: str, entry: CatalogueEntry, what: str, status: int | None) ->
             "2. export HF_TOKEN=... (a token that may read)\n"
             "3. Fetch it again; nothing was stored."
         )
-    gone = "is no longer at its source" if status in {404, 410} else "was not given"
+    gone = "was not given"
+    if status in {404, 410}:
+        gone = "is no longer at its source"
     return ServiceError(
         f"{name}: {what} {gone} (HTTP {status or 'unknown'}).\n"
         f"Nothing was stored. See whether it moved: {home_page(entry.home)}\n"

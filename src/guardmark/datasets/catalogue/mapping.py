@@ -286,16 +286,23 @@ class _Compiled:
 
     def _sample_id(self, row: Row, text: str, ids: dict[bytes, int]) -> str:
         """Name a sample by its text, so that other versions of the data name it alike."""
-        given = self._id(row) if self._id else sha256(text.encode()).hexdigest()[:12]
+        if self._id:
+            given = self._id(row)
+        else:
+            given = sha256(text.encode()).hexdigest()[:12]
         sample_id = f"{self._name}-{given}"
         key = _key(sample_id)
-        count = ids[key] = ids.get(key, 0) + 1
-        return sample_id if count == 1 else f"{sample_id}-{count}"
+        ids[key] = ids.get(key, 0) + 1
+        if ids[key] == 1:
+            return sample_id
+        return f"{sample_id}-{ids[key]}"
 
 
 def _compiled(rule: FieldRule, class_columns: Mapping[str, list[str]]) -> Callable[[Row], str]:
     """Turn a rule into a function from a row to the value of a field."""
-    otherwise = _compiled(rule.otherwise, class_columns) if rule.otherwise else None
+    otherwise = None
+    if rule.otherwise is not None:
+        otherwise = _compiled(rule.otherwise, class_columns)
     base = _base(rule, class_columns)
     words = _with_class_names(rule.words, class_columns.get(rule.column, []))
 
@@ -312,7 +319,9 @@ def _compiled(rule: FieldRule, class_columns: Mapping[str, list[str]]) -> Callab
                 raise _OtherMeaning(value)
             value = meaning
         if not value:
-            return otherwise(row) if otherwise else ""
+            if otherwise is None:
+                return ""
+            return otherwise(row)
         if rule.hash:
             value = sha256(value.encode()).hexdigest()[:8]
         return rule.prefix + value
@@ -331,7 +340,12 @@ def _base(rule: FieldRule, class_columns: Mapping[str, list[str]]) -> Callable[[
         columns = [getter(column) for column in rule.any_of]
         return lambda row: _any_true([read_truth(get(row)) for get in columns])
     parts = [_compiled(part, class_columns) for part in rule.parts]
-    return lambda row: rule.join.join(word for part in parts if (word := part(row)))
+
+    def joined(row: Row) -> str:
+        words = [part(row) for part in parts]
+        return rule.join.join(filter(None, words))
+
+    return joined
 
 
 def _any_true(values: list[bool | None]) -> str:
@@ -341,7 +355,9 @@ def _any_true(values: list[bool | None]) -> str:
     """
     if True in values:
         return "true"
-    return "" if None in values else "false"
+    if None in values:
+        return ""
+    return "false"
 
 
 def _with_class_names(words: Mapping[str, str], names: list[str]) -> dict[str, str]:
@@ -375,4 +391,6 @@ def _word(value: object) -> str:
     """Write a cell as text: nothing for null, JSON's words for booleans."""
     if value is None:
         return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)

@@ -50,19 +50,26 @@ class FieldRule(Settings):
     @model_validator(mode="before")
     @classmethod
     def _short(cls, value: Any) -> Any:
-        return {"column": value} if isinstance(value, str) else value
+        if isinstance(value, str):
+            return {"column": value}
+        return value
 
     @model_validator(mode="after")
     def _one_origin(self) -> FieldRule:
-        if sum(map(bool, (self.constant, self.column, self.parts, self.any_of))) != 1:
+        origins = (self.constant, self.column, self.parts, self.any_of)
+        if sum(map(bool, origins)) != 1:
             raise ValueError("needs one of constant, column, parts and any_of")
         return self
 
     def columns(self) -> Iterator[str]:
         """Yield the columns that the rule reads."""
-        yield from filter(None, (self.column, *self.any_of))
-        for inner in (*self.parts, *filter(None, [self.otherwise])):
-            yield from inner.columns()
+        if self.column:
+            yield self.column
+        yield from filter(None, self.any_of)
+        for part in self.parts:
+            yield from part.columns()
+        if self.otherwise is not None:
+            yield from self.otherwise.columns()
 
 
 class JoinRule(Settings):

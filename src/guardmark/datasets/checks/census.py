@@ -97,12 +97,22 @@ def take_census(samples: Iterable[Sample]) -> Census:
         techniques=_facet(every, lambda s: s.technique),
         variants=_facet(every, lambda s: s.variant),
         sources=_facet(every, lambda s: s.source),
-        conversations=sum(len(s.prompt.messages) > 1 for s in every),
-        materials=sum(s.prompt.messages[s.prompt.under_test].role in MATERIAL for s in every),
-        images=sum(any(m.images for m in s.prompt.messages) for s in every),
+        conversations=sum(len(sample.prompt.messages) > 1 for sample in every),
+        materials=sum(map(_is_material, every)),
+        images=sum(map(_has_image, every)),
         lengths=_lengths(every),
         oddities=_oddities(every),
     )
+
+
+def _is_material(sample: Sample) -> bool:
+    """Tell whether the text under test is a document or what a tool returned."""
+    return sample.prompt.messages[sample.prompt.under_test].role in MATERIAL
+
+
+def _has_image(sample: Sample) -> bool:
+    """Tell whether any message holds an image."""
+    return any(message.images for message in sample.prompt.messages)
 
 
 def _facet(samples: Sequence[Sample], value_of: Callable[[Sample], str]) -> tuple[Count, ...]:
@@ -132,9 +142,13 @@ def _lengths(samples: Sequence[Sample]) -> Lengths | None:
     if not samples:
         return None
     ordered = sorted(len(sample.prompt.words) for sample in samples)
-    last = len(ordered) - 1
-    p5, p50, p95 = (ordered[min(int(share * len(ordered)), last)] for share in (0.05, 0.5, 0.95))
-    return Lengths(shortest=ordered[0], p5=p5, p50=p50, p95=p95, longest=ordered[-1])
+    return Lengths(
+        shortest=ordered[0],
+        p5=ordered[int(0.05 * len(ordered))],
+        p50=ordered[int(0.5 * len(ordered))],
+        p95=ordered[int(0.95 * len(ordered))],
+        longest=ordered[-1],
+    )
 
 
 _TABLE = tomllib.loads(Path(__file__).with_name("oddities.toml").read_text(encoding="utf-8"))
@@ -155,8 +169,8 @@ def _oddities(samples: Sequence[Sample]) -> tuple[Oddity, ...]:
                 by_kind.setdefault((kind, is_damage), []).append(sample.id)
         if not unicodedata.is_normalized("NFC", text):
             by_kind.setdefault(("letters not composed (no NFC)", False), []).append(sample.id)
-    oddities = [
-        Oddity(kind=kind, samples=len(ids), is_damage=is_damage, examples=tuple(ids[:3]))
-        for (kind, is_damage), ids in by_kind.items()
-    ]
+    oddities = []
+    for (kind, is_damage), ids in by_kind.items():
+        shown = tuple(ids[:3])
+        oddities.append(Oddity(kind=kind, samples=len(ids), is_damage=is_damage, examples=shown))
     return tuple(sorted(oddities, key=lambda oddity: (-oddity.samples, oddity.kind)))

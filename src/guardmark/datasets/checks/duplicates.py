@@ -86,7 +86,9 @@ class SimilarityIndex:
         """Return the first text asked about that has the same shingles, or this one."""
         mine = self._shingles(position).tobytes()
         first = self._equal.setdefault(hash(mine), position)
-        return first if self._shingles(first).tobytes() == mine else position
+        if self._shingles(first).tobytes() == mine:
+            return first
+        return position
 
     def add(self, position: int) -> None:
         """Let later texts be compared with this one."""
@@ -102,7 +104,9 @@ class SimilarityIndex:
             candidates.update(self._index.get(shingle, ()))
         self._left -= len(candidates)
         others = [other for other in sorted(candidates) if not skip(other)]
-        for other, similarity in self._similarities(position, others) if others else ():
+        if not others:
+            return
+        for other, similarity in self._similarities(position, others):
             if similarity >= self._threshold and not skip(other):
                 yield other, similarity
 
@@ -130,7 +134,7 @@ class SimilarityIndex:
         return self._ranks[self._ends[position] : self._ends[position + 1]]
 
     def _prefix(self, position: int) -> list[int]:
-        """The shingles, rarest first, among which any similar text must have one."""
+        """Return the shingles, rarest first, among which any similar text must have one."""
         mine = self._shingles(position)
         # A hair below the product: 0.1 * 30 must not be rounded up to 4.
         needed = math.ceil(self._threshold * len(mine) - 1e-9)
@@ -255,11 +259,13 @@ def note_copies(samples: Sequence[Sample]) -> Iterator[str]:
     if not families:
         return
     groups = f"{sum(family.groups for family in families):,} groups"
+    if not is_whole:
+        groups = f"At least {groups}"
     lineage = {sample.id: sample.lineage for sample in samples}
-    first = families[0].ids[0]
-    other = next(each for each in families[0].ids if lineage[each] != lineage[first])
+    first, *others = families[0].ids
+    other = next(name for name in others if lineage[name] != lineage[first])
     yield (
-        f"{groups if is_whole else f'At least {groups}'} hold copies or near-copies of texts in "
+        f"{groups} hold copies or near-copies of texts in "
         f"another group, such as {first} and {other}; intervals take these groups for "
         "independent. (Copies within a group are counted as such, and not meant here.) Drop them "
         "(guardmark data dedup), or give each family one group (guardmark data convert "
@@ -271,23 +277,27 @@ def _join_similar(
     samples: Sequence[Sample], families: Families, threshold: float, most: float = math.inf
 ) -> tuple[list[Conflict], bool]:
     """Join near-duplicates; return for each text the first of the opposite label, and if all."""
-    index = SimilarityIndex((s.prompt.words for s in samples), threshold=threshold, most=most)
-    told, contradicted, conflicts = set[int](), set[int](), list[Conflict]()
+    texts = (sample.prompt.words for sample in samples)
+    index = SimilarityIndex(texts, threshold=threshold, most=most)
+    named: set[int] = set()  # first texts of which a copy with the opposite label is named
+    contradicted: set[int] = set()
+    conflicts: list[Conflict] = []
     for position, sample in enumerate(samples):
         if index.is_spent:
             break
         first = index.first_equal(position)
         if first != position:
             families.join(first, position)
-            if samples[first].label is not sample.label and first not in told:
-                told.add(first)
+            if samples[first].label is not sample.label and first not in named:
+                named.add(first)
                 conflicts.append(_conflict(samples[first], sample, 1.0))
             continue
 
         def is_known(other: int, position: int = position, mine: Sample = sample) -> bool:
-            """Joined, and nothing new to say of the labels: comparing adds nothing."""
-            told = position in contradicted or samples[other].label is mine.label
-            return told and families.root(other) == families.root(position)
+            """Tell whether both are joined and their labels add nothing: no need to compare."""
+            if position not in contradicted and samples[other].label is not mine.label:
+                return False
+            return families.root(other) == families.root(position)
 
         for other, similarity in index.matches(position, skip=is_known):
             families.join(other, position)
@@ -306,7 +316,7 @@ def deduplicate(
     The first of its kind stays. Samples of opposite labels never drop each other: which of
     the two is right is for a person to say.
     """
-    index = SimilarityIndex((s.prompt.words for s in samples), threshold=threshold)
+    index = SimilarityIndex((sample.prompt.words for sample in samples), threshold=threshold)
     seen: dict[tuple[bytes, Label], str] = {}
     dropped: list[Dropped] = []
     for position, sample in enumerate(samples):
@@ -339,8 +349,9 @@ def families_of(samples: Sequence[Sample], *, threshold: float | None = THRESHOL
         _join_similar(samples, families, threshold)
         positions = {sample.id: position for position, sample in enumerate(samples)}
         for pattern in find_patterns(samples):
-            for each in pattern.ids[1:]:
-                families.join(positions[pattern.ids[0]], positions[each])
+            first, *others = pattern.ids
+            for other in others:
+                families.join(positions[first], positions[other])
     names: dict[int, str] = {}
     for position, sample in enumerate(samples):
         root = families.root(position)
@@ -350,14 +361,17 @@ def families_of(samples: Sequence[Sample], *, threshold: float | None = THRESHOL
 
 def group_similar(samples: Sequence[Sample], *, threshold: float) -> list[Sample]:
     """Give near-duplicates of several groups one group, and note in each where it comes from."""
-    names = families_of(samples, threshold=threshold)
-    pairs = list(zip(samples, names, strict=True))
+    pairs = list(zip(samples, families_of(samples, threshold=threshold), strict=True))
     spanning = {name for sample, name in pairs if sample.lineage != name}
-    note = {"group_source": f"near-duplicates or one pattern ({describe_method(threshold)})"}
-    return [
-        replace(s, group=name, metadata={**s.metadata, **note}) if name in spanning else s
-        for s, name in pairs
-    ]
+    origin = f"near-duplicates or one pattern ({describe_method(threshold)})"
+    grouped = []
+    for sample, name in pairs:
+        if name in spanning:
+            metadata = {**sample.metadata, "group_source": origin}
+            grouped.append(replace(sample, group=name, metadata=metadata))
+        else:
+            grouped.append(sample)
+    return grouped
 
 
 def _count_repeats(samples: Sequence[Sample]) -> tuple[int, int]:
@@ -375,12 +389,15 @@ def _count_repeats(samples: Sequence[Sample]) -> tuple[int, int]:
 
 
 def _wording(sample: Sample) -> Hashable:
-    """The words of a whole prompt, context included; the signs where there are no words."""
-    return tuple((m.role, words(m.content) or m.content) for m in sample.prompt.messages)
+    """Return the words of a whole prompt with its context; the signs where it has no words."""
+    messages = sample.prompt.messages
+    return tuple((each.role, words(each.content) or each.content) for each in messages)
 
 
 def _conflict(one: Sample, other: Sample, similarity: float) -> Conflict:
-    attack, benign = (one, other) if one.is_attack else (other, one)
+    attack, benign = one, other
+    if other.is_attack:
+        attack, benign = other, one
     is_same = _wording(attack) == _wording(benign)
     return Conflict(attack=attack.id, benign=benign.id, similarity=similarity, is_same=is_same)
 
@@ -389,11 +406,12 @@ def _families(samples: Sequence[Sample], families: Families) -> tuple[Family, ..
     gathered: dict[int, list[Sample]] = defaultdict(list)
     for position, sample in enumerate(samples):
         gathered[families.root(position)].append(sample)
-    every = [
-        Family(ids=tuple(s.id for s in members), groups=len({s.lineage for s in members}))
-        for members in gathered.values()
-    ]
-    spanning = (family for family in every if family.groups > 1)
+    spanning = []
+    for members in gathered.values():
+        groups = len({sample.lineage for sample in members})
+        if groups > 1:
+            ids = tuple(sample.id for sample in members)
+            spanning.append(Family(ids=ids, groups=groups))
     return tuple(sorted(spanning, key=lambda family: (-len(family.ids), family.ids)))
 
 
@@ -417,7 +435,12 @@ def assign_parts(
             f"The shares of the parts must be above 0 and add to 1, got {stated}.\n"
             "Write them like --into train=0.7 --into test=0.3."
         )
-    *ends, _rest = accumulate(shares.values())  # the last part takes what rounding leaves
-    texts = (f"{seed}\x1f{family}" for family in families_of(samples, threshold=threshold))
-    drawn = (int.from_bytes(blake2b(each.encode(), digest_size=8).digest()) for each in texts)
-    return tuple([*shares][bisect_right(ends, each / 2**64)] for each in drawn)
+    names = list(shares)
+    ends = list(accumulate(shares.values()))
+    ends.pop()  # the last part takes what rounding leaves
+    parts = []
+    for family in families_of(samples, threshold=threshold):
+        digest = blake2b(f"{seed}\x1f{family}".encode(), digest_size=8).digest()
+        drawn = int.from_bytes(digest) / 2**64
+        parts.append(names[bisect_right(ends, drawn)])
+    return tuple(parts)

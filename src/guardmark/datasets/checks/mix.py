@@ -42,10 +42,16 @@ class Dimension:
         """Return the stated value a sample falls under, or `(other)`."""
         if self.name == "length":
             size = len(sample.prompt.words)
-            fits = (name for name, (low, high) in self.bands.items() if low <= size <= high)
-            return next(fits, OTHER)
-        value = sample.language if self.name == "language" else sample.category
-        return value if value in self.shares else OTHER
+            for name, (low, high) in self.bands.items():
+                if low <= size <= high:
+                    return name
+            return OTHER
+        value = sample.category
+        if self.name == "language":
+            value = sample.language
+        if value not in self.shares:
+            return OTHER
+        return value
 
     def target(self) -> dict[str, float]:
         """Return the share of every value, the others' included, summing to 1."""
@@ -198,8 +204,13 @@ def _rake(samples: Sequence[Sample], mix: Sequence[Dimension]) -> list[float]:
     for dimension in mix:
         values, codes = np.unique(list(map(dimension.value_of, samples)), return_inverse=True)
         # The shares of the values there are, scaled to 1 in place of those there are not.
-        shares = np.array([*map(dimension.target().__getitem__, values.tolist())])
-        facets.append((codes, shares / shares.sum() if shares.any() else shares + 1 / len(shares)))
+        target = dimension.target()
+        shares = np.array([target[value] for value in values.tolist()])
+        if shares.any():
+            shares = shares / shares.sum()
+        else:
+            shares = np.full(len(shares), 1 / len(shares))
+        facets.append((codes, shares))
     weights = np.ones(len(samples))
     for _ in range(_ROUNDS):
         before = weights
@@ -209,4 +220,6 @@ def _rake(samples: Sequence[Sample], mix: Sequence[Dimension]) -> list[float]:
             weights = weights * factors[codes]
         if np.abs(weights - before).max() < _SETTLED:
             break
-    return list(map(float, weights / weights.mean() if weights.any() else weights + 1))
+    if not weights.any():
+        return [1.0] * len(samples)
+    return [float(weight) for weight in weights / weights.mean()]

@@ -56,7 +56,9 @@ def mask(text: str) -> tuple[str, ...] | None:
         if word in {_NUMBER, _NAME} and masked and masked[-1] == word:
             continue
         masked.append(word)
-    return tuple(masked) if plain >= _LEAST_WORDS else None
+    if plain < _LEAST_WORDS:
+        return None
+    return tuple(masked)
 
 
 def find_patterns(samples: Sequence[Sample]) -> tuple[Pattern, ...]:
@@ -88,10 +90,11 @@ def find_patterns(samples: Sequence[Sample]) -> tuple[Pattern, ...]:
 def pattern_line(pattern: Pattern) -> str:
     """Name the samples of a pattern, and the group that they should have."""
     ids = ", ".join(pattern.ids[:_EXAMPLES])
-    more = " ..." if len(pattern.ids) > _EXAMPLES else ""
+    if len(pattern.ids) > _EXAMPLES:
+        ids += " ..."
     return (
         f"{len(pattern.ids):,} samples of one pattern in {pattern.groups:,} groups, which should "
-        f"be the group {pattern.group!r}: {ids}{more}"
+        f"be the group {pattern.group!r}: {ids}"
     )
 
 
@@ -103,9 +106,11 @@ def note_patterns(samples: Sequence[Sample]) -> Iterator[str]:
     count = sum(len(pattern.ids) for pattern in patterns)
     groups = sum(pattern.groups for pattern in patterns)
     first = patterns[0]
+    makers = "one pattern"
+    if len(patterns) > 1:
+        makers = f"{len(patterns):,} patterns"
     yield (
-        f"{count:,} samples in {groups:,} groups are made by "
-        f"{'one pattern' if len(patterns) == 1 else f'{len(patterns):,} patterns'}: they differ in "
+        f"{count:,} samples in {groups:,} groups are made by {makers}: they differ in "
         f"numbers and names alone, such as {' and '.join(first.ids[:2])}. Intervals take these "
         f"groups for independent and are too narrow. Give each pattern one group (`group: "
         f"{first.group}` for the first); guardmark data check lists them."

@@ -21,15 +21,13 @@ _ROLES_OF_RESPONSES: Final = {"function_call_output": "tool", "function_call": "
 
 def is_conversation(value: object) -> bool:
     """Tell whether a value is a list of messages, in any of these forms."""
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(each, dict) and _has_speaker(each) and len(each) > 1 for each in value)
-    )
+    return isinstance(value, list) and bool(value) and all(map(_is_message, value))
 
 
-def _has_speaker(message: dict[str, Any]) -> bool:
-    """Tell whether a message says who speaks."""
+def _is_message(message: object) -> bool:
+    """Tell whether a value says who speaks, and something beside."""
+    if not isinstance(message, dict) or len(message) < 2:
+        return False
     if "role" in message or "from" in message:
         return True
     return message.get("type") in _LANGCHAIN and ("content" in message or "data" in message)
@@ -50,8 +48,11 @@ def _with_role_and_content(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message that says by our names who speaks, and what."""
     turn = dict(message)
     if "role" not in turn and turn.get("type") in _LANGCHAIN:
+        speaker = turn["type"]
         held = turn.pop("data", None)
-        turn = {**turn, **(held if isinstance(held, dict) else {}), "role": turn["type"]}
+        if isinstance(held, dict):
+            turn.update(held)
+        turn["role"] = speaker
     if "role" not in turn and "from" in turn:
         turn["role"] = turn.pop("from")
     if "content" not in turn and isinstance(turn.get("parts"), list):
@@ -69,33 +70,41 @@ def _common(message: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
         return
     calls = turn.get("tool_calls")
     if isinstance(calls, list):
-        turn["tool_calls"] = [_call(each, number, at) for at, each in enumerate(calls)]
+        turn["tool_calls"] = [_call(call, number, at) for at, call in enumerate(calls)]
     content = turn.get("content")
     if not isinstance(content, list):
         yield turn
         return
-    content = [_typed(part) for part in content]
-    results = [part for part in content if _is_of(part, "tool_result")]
-    for part in results:
-        yield {
-            "role": "tool",
-            "content": _words(part.get("content")),
-            "tool_call_id": part.get("tool_use_id") or "",
-        }
-    uses = [part for part in content if _is_of(part, "tool_use")]
-    rest = [_part(part) for part in content if part not in results and part not in uses]
+    results = 0
+    uses: list[dict[str, Any]] = []
+    rest: list[object] = []
+    for part in map(_typed, content):
+        if _is_of(part, "tool_result"):
+            results += 1
+            yield {
+                "role": "tool",
+                "content": _words(part.get("content")),
+                "tool_call_id": part.get("tool_use_id") or "",
+            }
+        elif _is_of(part, "tool_use"):
+            uses.append(_use(part, number, len(uses)))
+        else:
+            rest.append(_part(part))
     if results and not rest and not uses:
         return
-    turn["content"] = rest if rest or not uses else None
+    turn["content"] = rest
     if uses:
-        turn["tool_calls"] = [_use(part, number, at) for at, part in enumerate(uses)]
+        turn["tool_calls"] = uses
+        if not rest:
+            turn["content"] = None
     yield turn
 
 
 def _typed(part: Any) -> Any:
     """Name the kind of a part that says by its only member what it is, as Gemini and Bedrock do."""
-    is_text = isinstance(part, dict) and "type" not in part and isinstance(part.get("text"), str)
-    return {"type": "text", "text": part["text"]} if is_text else part
+    if isinstance(part, dict) and "type" not in part and isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    return part
 
 
 def _is_of(part: object, kind: str) -> bool:

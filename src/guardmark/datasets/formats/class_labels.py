@@ -25,8 +25,12 @@ def class_names(metadata: Mapping[bytes, bytes] | None) -> dict[str, list[str]]:
         features = stated.get("info", {}).get("features") or stated.get("features") or {}
     if not isinstance(features, dict):
         return {}
-    found = ((column, _names(feature)) for column, feature in features.items())
-    return {column: names for column, names in found if names}
+    known: dict[str, list[str]] = {}
+    for column, feature in features.items():
+        names = _names(feature)
+        if names:
+            known[column] = names
+    return known
 
 
 def _names(feature: Any) -> list[str]:
@@ -54,9 +58,11 @@ def with_names(row: dict[str, Any], names: Mapping[str, list[str]]) -> dict[str,
 def _named(cell: Any, names: list[str]) -> Any:
     """Return the name of a number, or of each number of a list."""
     if isinstance(cell, list):
-        return [_named(each, names) for each in cell]
+        return [_named(member, names) for member in cell]
     if not isinstance(cell, int) or isinstance(cell, bool):
         return cell
     if cell == -1:  # a row of a test set whose class is not told
         return None
-    return names[cell] if 0 <= cell < len(names) else cell
+    if 0 <= cell < len(names):
+        return names[cell]
+    return cell

@@ -152,12 +152,17 @@ def croissant_document(
 def _record_set(file: DescribedFile) -> dict[str, Any]:
     own = re.sub(r"\.[a-z]+(\.gz)?$", "", file.address)
     pack = _pack_items(file.spec)
-    rows = _first_rows(file.spec) if pack is None else [_flat(item) for item in pack]
+    if pack is None:
+        rows = _first_rows(file.spec)
+    else:
+        rows = [_flat(item) for item in pack]
     fields = []
     for column in _columns(rows, needs_all=pack is not None):
         values = [row[column] for row in rows if row.get(column) is not None]
         name = column.removeprefix("metadata.")
-        extract = {"column": column} if pack is None else {"jsonPath": f"$.items[*].{column}"}
+        extract = {"column": column}
+        if pack is not None:
+            extract = {"jsonPath": f"$.items[*].{column}"}
         source = {"fileObject": {"@id": file.address}, "extract": extract}
         described = _described(f"{own}/{name}", name, values, source)
         if described is not None:
@@ -172,10 +177,14 @@ def _described(
     field: dict[str, Any] = {"@type": "cr:Field", "@id": identity, "name": name}
     types = {_type_of(value) for value in values}
     if types != {_NESTED}:
+        if _NESTED in types:
+            return None
         data_type = types.pop() if len(types) == 1 else "sc:Text"
-        is_described = _NESTED not in types
-        return {**field, "dataType": data_type, "source": source} if is_described else None
-    members = [member for value in values if isinstance(value, list) for member in value]
+        return {**field, "dataType": data_type, "source": source}
+    members: list[Any] = []
+    for value in values:
+        if isinstance(value, list):
+            members += value
     if all(isinstance(member, str) for member in members):
         return {**field, "dataType": "sc:Text", "repeated": True, "source": source}
     if not all(isinstance(member, dict) for member in members):
@@ -183,17 +192,18 @@ def _described(
     parts = []
     for key in _columns(members, needs_all=True):
         if all(isinstance(member[key], str) for member in members):
-            transform = {"jsonPath": f"$.{key}"}
-            part = {
-                "@type": "cr:Field",
-                "@id": f"{identity}/{key}",
-                "name": key,
-                "dataType": "sc:Text",
-            }
             parts.append(
-                {**part, "dataType": "sc:Text", "source": {**source, "transform": transform}}
+                {
+                    "@type": "cr:Field",
+                    "@id": f"{identity}/{key}",
+                    "name": key,
+                    "dataType": "sc:Text",
+                    "source": {**source, "transform": {"jsonPath": f"$.{key}"}},
+                }
             )
-    return {**field, "repeated": True, "subField": parts} if parts else None
+    if not parts:
+        return None
+    return {**field, "repeated": True, "subField": parts}
 
 
 def _pack_items(spec: DatasetSpec) -> list[dict[str, Any]] | None:
@@ -201,19 +211,23 @@ def _pack_items(spec: DatasetSpec) -> list[dict[str, Any]] | None:
     if file_format(spec) not in {"json", "prompt_pack"}:
         return None
     document = read_document(spec)
-    items = document.get("items") if isinstance(document, dict) else None
-    if not isinstance(items, list):
+    if not isinstance(document, dict) or not isinstance(document.get("items"), list):
         return None
-    return [item for item in items if isinstance(item, dict)]
+    return [item for item in document["items"] if isinstance(item, dict)]
 
 
 def _flat(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return the single values of an item and of its metadata, by their paths."""
-    flat = {key: value for key, value in item.items() if key != "metadata"}
+    flat = {}
+    for key, value in item.items():
+        if key != "metadata" and _type_of(value) != _NESTED:
+            flat[key] = value
     inner = item.get("metadata")
     if isinstance(inner, dict):
-        flat |= {f"metadata.{name}": value for name, value in inner.items()}
-    return {key: value for key, value in flat.items() if _type_of(value) != _NESTED}
+        for key, value in inner.items():
+            if _type_of(value) != _NESTED:
+                flat[f"metadata.{key}"] = value
+    return flat
 
 
 def _first_rows(spec: DatasetSpec) -> list[dict[str, Any]]:
@@ -230,7 +244,9 @@ def _columns(rows: Sequence[Mapping[str, Any]], *, needs_all: bool) -> list[str]
     for row in rows:
         for column, value in row.items():
             counts[column] = counts.get(column, 0) + (value is not None)
-    least = len(rows) if needs_all else 1
+    least = 1
+    if needs_all:
+        least = len(rows)
     return [column for column, count in counts.items() if count >= least]
 
 
@@ -241,7 +257,9 @@ def _type_of(value: object) -> str:
         return "sc:Integer"
     if isinstance(value, float):
         return "sc:Float"
-    return "sc:Text" if isinstance(value, str) else _NESTED
+    if isinstance(value, str):
+        return "sc:Text"
+    return _NESTED
 
 
 def croissant_specs(spec: DatasetSpec) -> tuple[DatasetSpec, ...]:
@@ -252,20 +270,20 @@ def croissant_specs(spec: DatasetSpec) -> tuple[DatasetSpec, ...]:
     """
     tree = _read(spec)
     objects = {}
-    for each in _members(tree, "distribution"):
-        objects[str(each.get("@id") or each.get("name"))] = each
-    found = []
+    for described in _members(tree, "distribution"):
+        objects[str(described.get("@id") or described.get("name"))] = described
+    files = []
     for record_set in _members(tree, "recordSet"):
         columns, owner = _sources(record_set, spec)
         if owner:
-            found.append(_file_spec(spec, objects.get(owner, {}), columns, owner=owner))
-    if not found:
+            files.append(_file_spec(spec, objects.get(owner, {}), columns, owner=owner))
+    if not files:
         raise DatasetError(
             f"{spec.shown_as} describes no record set with fields that come from a file.\n{_HINT}"
         )
     name = str(tree.get("name") or spec.name)
     version = spec.version or str(tree.get("version") or "")
-    return tuple(replace(each, name=name, version=version) for each in found)
+    return tuple(replace(file, name=name, version=version) for file in files)
 
 
 def _read(spec: DatasetSpec) -> dict[str, Any]:
@@ -293,8 +311,9 @@ def _read(spec: DatasetSpec) -> dict[str, Any]:
 def _members(tree: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """Return a list of objects, under a name with or without the prefix of the vocabulary."""
     value = tree.get(name, tree.get(f"cr:{name}", []))
-    listed_value = value if isinstance(value, list) else [value]
-    return [each for each in listed_value if isinstance(each, dict)]
+    if not isinstance(value, list):
+        value = [value]
+    return [member for member in value if isinstance(member, dict)]
 
 
 def _sources(
@@ -303,15 +322,17 @@ def _sources(
     """Return the fields of a record set: a path of rows and a path in a row; and their file."""
     columns: dict[str, tuple[str, str]] = {}
     owners = set()
-    for each in _members(record_set, "field"):
-        parts = _members(each, "subField")
-        source = parts[0].get("source") if parts else each.get("source")
+    for field in _members(record_set, "field"):
+        parts = _members(field, "subField")
+        described = parts[0] if parts else field
+        source = described.get("source")
         if not isinstance(source, dict):
             continue
-        holder = source.get("fileObject") or source.get("fileSet")
-        owner = holder.get("@id") if isinstance(holder, dict) else holder
+        owner = source.get("fileObject") or source.get("fileSet")
+        if isinstance(owner, dict):
+            owner = owner.get("@id")
         extract = source.get("extract") or {}
-        name = str(each.get("name") or each.get("@id", "")).rpartition("/")[2]
+        name = str(field.get("name") or field.get("@id", "")).rpartition("/")[2]
         if not owner or not isinstance(extract, dict):
             continue
         owners.add(str(owner))
@@ -330,10 +351,7 @@ def _column(extract: Mapping[str, Any], spec: DatasetSpec, field: str) -> tuple[
     column = extract.get("column", extract.get("csvColumn"))
     if isinstance(column, str):
         return "", column
-    path = str(extract.get("jsonPath", ""))
-    shape = re.fullmatch(
-        r"\$(?:\.(?P<rows>\w+(?:\.\w+)*)\[\*\]|\[\*\])?\.(?P<own>\w+(?:\.\w+)*)", path
-    )
+    shape = _JSON_PATH.fullmatch(str(extract.get("jsonPath", "")))
     if shape is None:
         raise DatasetError(
             f"{spec.shown_as}: field {field} is extracted by {json.dumps(extract)[:80]}; read are "
@@ -369,11 +387,14 @@ def _file_spec(
     shown_as = str(spec.path.parent.joinpath(address).name)
     file = replace(spec, path=path, shown_as=shown_as, format=format_name)
     _require_same(file, str(stated.get("sha256") or ""), metadata=spec.shown_as)
-    under = {rows for rows, _ in columns.values()}
-    if len(under) > 1:
+    lists: set[str] = set()
+    inner = {}
+    for name, (rows, own) in columns.items():
+        lists.add(rows)
+        inner[name] = own
+    if len(lists) > 1:
         raise DatasetError(f"{spec.shown_as}: fields of {owner} come from several lists of rows.")
-    inner = {name: own for name, (_, own) in columns.items()}
-    return replace(file, rows=partial(_rows, file, inner, under.pop() if under else ""))
+    return replace(file, rows=partial(_rows, file, inner, "".join(lists)))
 
 
 def _require_same(file: DatasetSpec, stated: str, *, metadata: str) -> None:
@@ -394,11 +415,20 @@ def _rows(file: DatasetSpec, columns: Mapping[str, str], under: str) -> Iterator
     rows: Iterable[RawRow] = read_rows(file)
     if under:
         document = read_document(file)
-        members = getter(under)(document) if isinstance(document, dict) else None
-        rows = enumerate(members, start=1) if isinstance(members, list) else ()
+        members = None
+        if isinstance(document, dict):
+            members = getter(under)(document)
+        rows = ()
+        if isinstance(members, list):
+            rows = enumerate(members, start=1)
     for number, row in rows:
-        if isinstance(row, dict):
-            fields = {name: get(row) for name, get in gets.items()}
-            yield number, {name: value for name, value in fields.items() if value is not None}
-        elif isinstance(row, Fault):
+        if isinstance(row, Fault):
             yield number, row
+        if not isinstance(row, dict):
+            continue
+        fields = {}
+        for name, get in gets.items():
+            value = get(row)
+            if value is not None:
+                fields[name] = value
+        yield number, fields

@@ -13,7 +13,7 @@ import zlib
 from base64 import b64encode
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from json.scanner import make_scanner
 from pathlib import PosixPath
 from tempfile import SpooledTemporaryFile
@@ -129,11 +129,14 @@ def file_format(spec: DatasetSpec) -> str:
                 f" Known: {listed(FORMATS)}."
             )
         return spec.format
-    suffixes = [s.lower() for s in spec.path.suffixes if s.lower() != ".gz"]
-    kind = _BY_SUFFIX.get(suffixes[-1]) if suffixes else None
+    suffix = ""
+    for ending in spec.path.suffixes:
+        if ending.lower() != ".gz":
+            suffix = ending.lower()
+    kind = _BY_SUFFIX.get(suffix)
     if kind is None and not (address_of(spec.path) or spec.path.exists()):
         raise _not_opened(spec, "No such file or directory")
-    if suffixes and suffixes[-1] in _WORKBOOKS:
+    if suffix in _WORKBOOKS:
         raise DatasetError(f"{spec.shown_as} is a workbook, which is not read.\n{_SAVE_AS_CSV}")
     if kind is None:
         raise DatasetError(
@@ -161,8 +164,8 @@ def list_objects(path: Path) -> list[Path]:
     with _store(path.parent) as (system, inner):
         from pyarrow.fs import FileSelector
 
-        names = [each.base_name for each in system.get_file_info(FileSelector(inner))]
-    return [path.parent / each for each in sorted(fnmatch.filter(names, path.name))]
+        names = [info.base_name for info in system.get_file_info(FileSelector(inner))]
+    return [path.parent / name for name in sorted(fnmatch.filter(names, path.name))]
 
 
 class ObjectPath(PosixPath):
@@ -171,9 +174,12 @@ class ObjectPath(PosixPath):
 
 def address_of(path: Path) -> str:
     """Return the address that was made a path, which took one of its two strokes, or nothing."""
+    if not isinstance(path, ObjectPath):
+        return ""
     scheme, _, rest = str(path).partition(":/")
-    root = "/" * (scheme == "file")
-    return f"{scheme}://{root}{rest}" if isinstance(path, ObjectPath) else ""
+    if scheme == "file":
+        return f"file:///{rest}"
+    return f"{scheme}://{rest}"
 
 
 @contextmanager
@@ -184,15 +190,24 @@ def _store(path: Path) -> Iterator[Any]:
         from pyarrow import ArrowException
         from pyarrow.fs import FileSystem
     try:
-        # Google's client would try for a quarter of an hour.
-        soon = "?retry_limit_seconds=20" * address.startswith(("gs://", "gcs://"))
-        yield FileSystem.from_uri(address + soon)
+        uri = address
+        if address.startswith(("gs://", "gcs://")):
+            uri += "?retry_limit_seconds=20"  # Google's client would try for a quarter of an hour
+        yield FileSystem.from_uri(uri)
     except (ArrowException, OSError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:_REASON].rstrip(".")
+        reason = _first_line(error)[:_REASON].rstrip(".")
         raise DatasetError(
             f"{address} cannot be read: {reason}.\n"
             "Next: check the address, and that the keys in this environment may read it."
         ) from error
+
+
+def _first_line(error: Exception) -> str:
+    """Return the first line of what an error says; its kind where it says nothing."""
+    lines = str(error).splitlines()
+    if not lines:
+        return type(error).__name__
+    return lines[0]
 
 
 @contextmanager
@@ -212,7 +227,7 @@ def errors_of_data(spec: DatasetSpec) -> Iterator[None]:
 
 def _not_opened(spec: DatasetSpec, reason: str | None) -> DatasetError:
     """Say that a file cannot be opened, and which one may be meant."""
-    near = did_you_mean(spec.path.name, (each.name for each in spec.path.parent.glob("*")))
+    near = did_you_mean(spec.path.name, [file.name for file in spec.path.parent.glob("*")])
     return DatasetError(
         f"The data file {spec.shown_as} cannot be opened: {reason}.{near}\n"
         "Paths are taken from the folder of the configuration."
@@ -225,7 +240,7 @@ def open_text(spec: DatasetSpec) -> BinaryIO:
     if is_packed:
         with open_bytes(spec.path) as opened, gzip.GzipFile(fileobj=opened) as packed:
             chunks = iter(partial(packed.read, 1 << 20), b"")
-            _require_modest(spec, (len(each) + _ROW * each.count(b"\n") for each in chunks))
+            _require_modest(spec, (len(chunk) + _ROW * chunk.count(b"\n") for chunk in chunks))
     stream = open_bytes(spec.path)
     with ExitStack() as stack:
         stack.enter_context(stream)
@@ -307,8 +322,9 @@ def _unusual_line(body: bytes, number: int, shown_as: str) -> dict[str, object] 
     except (ValueError, RecursionError) as error:
         message = f"is not JSON ({getattr(error, 'msg', 'nested too deeply')})"
         return Fault(file=shown_as, row=number, field="", message=message)
-    is_sound = isinstance(row, dict) and b"\\u" not in body
-    return row if is_sound else _checked(shown_as, number, row)
+    if isinstance(row, dict) and b"\\u" not in body:
+        return row
+    return _checked(shown_as, number, row)
 
 
 def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow]:
@@ -373,7 +389,8 @@ def _yaml_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
 
 def _json_rows(stream: BinaryIO, spec: DatasetSpec, *, pack: bool) -> Iterator[RawRow]:
     """Read a list of objects as it comes, or the items of a prompt pack."""
-    text, number = io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""), 0
+    text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    number = 0
     try:
         head = text.read(_AHEAD)
         if head.lstrip(_BLANKS).startswith("["):
@@ -388,8 +405,10 @@ def _json_rows(stream: BinaryIO, spec: DatasetSpec, *, pack: bool) -> Iterator[R
     except EndlessLine:
         raise
     except (ValueError, RecursionError) as error:
-        place = f"behind row {number}" if number else f"at line {getattr(error, 'lineno', 1)}"
-        message = f"is not JSON {place} ({getattr(error, 'msg', error)})"
+        where = f"at line {getattr(error, 'lineno', 1)}"
+        if number:
+            where = f"behind row {number}"
+        message = f"is not JSON {where} ({getattr(error, 'msg', error)})"
         raise _broken(spec.shown_as, message) from error
     finally:
         text.detach()  # whoever opened the stream closes it
@@ -413,12 +432,14 @@ def _elements(text: IO[str], held: str) -> Iterator[object]:
             raise
         except (ValueError, RecursionError):
             # It may go on in what is not read yet: as much again, so that long ones cost no square.
-            more = (
-                text.read(max(_AHEAD, len(held) - at)) if len(held) - at < LONGEST_DATA_LINE else ""
-            )
+            left = len(held) - at
+            more = ""
+            if left < LONGEST_DATA_LINE:
+                more = text.read(max(_AHEAD, left))
             if not more:
                 raise
-            held, at = held[at:] + more, 0
+            held = held[at:] + more
+            at = 0
         else:
             yield row
             at = end
@@ -455,15 +476,15 @@ def _parquet_rows(spec: DatasetSpec) -> Iterator[RawRow]:
     number = 0
     try:
         with open_bytes(spec.path) as opened:
-            told = read_metadata(opened)
-        groups = map(told.row_group, range(told.num_row_groups))
-        _require_modest(spec, (each.total_byte_size + _ROW * each.num_rows for each in groups))
+            metadata = read_metadata(opened)
+        groups = map(metadata.row_group, range(metadata.num_row_groups))
+        _require_modest(spec, (group.total_byte_size + _ROW * group.num_rows for group in groups))
         # As a dictionary, a text that many rows share takes its size only once.
-        names = [each.path for each in told.schema]
+        names = [column.path for column in metadata.schema]
         with open_bytes(spec.path) as opened, ParquetFile(opened, read_dictionary=names) as table:
-            cells = (each for batch in table.iter_batches() for each in _leaves(batch))
-            shared = (each for each in cells if hasattr(each, "dictionary"))
-            sizes = (binary_length(each.dictionary).take(each.indices).sum() for each in shared)
+            columns = chain.from_iterable(map(_leaves, table.iter_batches()))
+            shared = (column for column in columns if hasattr(column, "dictionary"))
+            sizes = (binary_length(text.dictionary).take(text.indices).sum() for text in shared)
             _require_modest(spec, (size.as_py() or 0 for size in sizes))
         with open_bytes(spec.path) as opened, ParquetFile(opened) as table:
             classes = class_names(table.schema_arrow.metadata)
@@ -495,13 +516,15 @@ def read_class_names(spec: DatasetSpec) -> dict[str, list[str]]:
 
 def _leaves(columns: Iterable[Any]) -> Iterator[Any]:
     """Yield the columns that hold values: those inside lists and structures, too."""
-    for each in columns:
-        plain = getattr(each, "storage", each)  # of a type that is no type of Parquet's own
-        if hasattr(plain, "flatten"):
-            inner = plain.flatten()
-            yield from _leaves(inner if isinstance(inner, list) else [inner])
-        else:
+    for column in columns:
+        plain = getattr(column, "storage", column)  # of a type that is no type of Parquet's own
+        if not hasattr(plain, "flatten"):
             yield plain
+            continue
+        inner = plain.flatten()
+        if not isinstance(inner, list):
+            inner = [inner]
+        yield from _leaves(inner)
 
 
 def _as_words(cell: object) -> str:

@@ -93,12 +93,13 @@ def _missing(specs: Sequence[DatasetSpec], same: Sequence[SampleFilter]) -> Iter
     gone = sorted(str(value) for value in wanted.values if value not in values)
     if not gone:
         return
-    known = [str(value) for value in values if value is not None]
     missing = ", ".join(repr(value[:_LONGEST]) for value in gone)
     message = (
         f"{where}: no row has {missing} in the field {wanted.field}, as {wanted.setting} asks."
-        f"{did_you_mean(gone[0], known) if len(gone) == 1 else ''}"
     )
+    if len(gone) == 1:
+        known = [str(value) for value in values if value is not None]
+        message += did_you_mean(gone[0], known)
     known_values = f"Values of {wanted.field}: {_counted(values)}."
     if len(gone) == len(wanted.values):
         raise DatasetError(f"{message}\n{known_values}")
@@ -125,23 +126,35 @@ def _census(
 def _fields(row: Row) -> Iterator[str]:
     """Yield the fields of a row, those of inner objects by dotted paths."""
     for name, value in row.items():
-        yield from [f"{name}.{inner}" for inner in value] if isinstance(value, dict) else [name]
+        if not isinstance(value, dict):
+            yield name
+            continue
+        for inner in value:
+            yield f"{name}.{inner}"
 
 
 def _counted(values: Counter[object]) -> str:
     """Write the most frequent values with their counts."""
-    stated = [(value, count) for value, count in values.most_common() if value is not None]
-    words = [f"{str(value)[:_LONGEST]!r} ({count:,})" for value, count in stated[:_SHOWN]]
-    left = len(stated) - len(words)
-    return ", ".join(words) + (f" and {left:,} more" if left else "")
+    words = []
+    for value, count in values.most_common():
+        if value is not None:
+            words.append(f"{str(value)[:_LONGEST]!r} ({count:,})")
+    text = ", ".join(words[:_SHOWN])
+    if len(words) > _SHOWN:
+        text += f" and {len(words) - _SHOWN:,} more"
+    return text
 
 
 def files_text(specs: Sequence[DatasetSpec]) -> str:
     """Name files in a message: the first two, and how many others."""
-    names = [spec.shown_as for spec in specs]
-    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
+    text = ", ".join(spec.shown_as for spec in specs[:2])
+    if len(specs) > 2:
+        text += f" and {len(specs) - 2} more"
+    return text
 
 
 def _comparable(value: object) -> object:
     """Make values of JSON, CSV and YAML comparable: all but booleans and null as text."""
-    return value if value is None or isinstance(value, bool) else str(value)
+    if value is None or isinstance(value, bool):
+        return value
+    return str(value)

@@ -41,20 +41,28 @@ class PairFile:
 def read_pairs(path: Path) -> PairFile:
     """Read labelled pairs."""
     spec = DatasetSpec(name="", path=path, shown_as=str(path), format="jsonl")
-    read = {n: str(row) if isinstance(row, Fault) else _pair(row) for n, row in read_rows(spec)}
-    pairs = tuple(pair for pair in read.values() if isinstance(pair, LabelledPair))
-    faults = [f"{path}:{n}: {each}" for n, each in read.items() if isinstance(each, str)]
+    pairs: list[LabelledPair] = []
+    faults: list[str] = []
+    for number, row in read_rows(spec):
+        pair = str(row) if isinstance(row, Fault) else _pair(row)
+        if isinstance(pair, LabelledPair):
+            pairs.append(pair)
+        else:
+            faults.append(f"{path}:{number}: {pair}")
     if len(faults) > _MOST_FAULTS:
         faults[_MOST_FAULTS:] = [f"and {len(faults) - _MOST_FAULTS} more"]
-    if faults or not pairs:
-        lines = faults or [f"{path} holds no pair."]
-        raise DatasetError("\n".join([*lines, f"A line reads: {_SHAPE}"]))
-    return PairFile(name=path.name, sha256=sha256(path.read_bytes()).hexdigest(), pairs=pairs)
+    if not pairs and not faults:
+        faults = [f"{path} holds no pair."]
+    if faults:
+        raise DatasetError("\n".join([*faults, f"A line reads: {_SHAPE}"]))
+    digest = sha256(path.read_bytes()).hexdigest()
+    return PairFile(name=path.name, sha256=digest, pairs=tuple(pairs))
 
 
 def _pair(row: Mapping[str, Any]) -> LabelledPair | str:
     """Return the pair of a line, or what is wrong with it."""
-    if lacking := [name for name in ("a", "b", "same") if row.get(name) is None]:
+    lacking = [name for name in ("a", "b", "same") if row.get(name) is None]
+    if lacking:
         return f"lacks {', '.join(lacking)}."
     for name in ("a", "b"):
         if not isinstance(row.get(name), str) or not row[name].strip():

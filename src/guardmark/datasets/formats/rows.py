@@ -128,7 +128,8 @@ class QuickRows:
         if match is None:
             return None
         known, sample_id, text, group = match
-        rest, expected = None, known.facets["expected"]
+        rest = None
+        expected = known.facets["expected"]
         if metadata or expected:
             rest = rest_of(expected=expected, metadata=metadata)
         digest = sha256(text.encode()).digest()
@@ -146,14 +147,17 @@ class QuickRows:
         try:
             known = self._known.get(values[_OWN:])
         except TypeError:
-            return None  # a list or an object where a word was expected
+            known = None  # a list or an object where a word was expected
         if known is None:
             return None
-        group = values[2] if self._has_group else ""
-        if not group:
-            return None if sample_id.endswith(known.suffix) else (known, sample_id, text, "")
-        is_usual = type(group) is str and not group[LONGEST_SAMPLE_NAME:]
-        return (known, sample_id, text, group) if is_usual else None
+        group = ""
+        if self._has_group:
+            group = values[2] or ""
+        if not group and sample_id.endswith(known.suffix):
+            return None  # the id tells the group
+        if type(group) is not str or group[LONGEST_SAMPLE_NAME:]:
+            return None
+        return known, sample_id, text, group
 
     def _metadata(self, row: Mapping[str, object]) -> Mapping[str, object]:
         """Return what the row says beside the fields of a sample."""
@@ -215,9 +219,10 @@ class RowReader:
         A row without a label that is left out has nothing wrong with it, and gives no sample.
         """
         plan, gets, quick = self._plan(row)
-        sample = quick.read(row) if quick.is_usable else None
-        if sample is not None:
-            return sample
+        if quick.is_usable:
+            sample = quick.read(row)
+            if sample is not None:
+                return sample
         read = self._read_long(number, row, plan, gets)
         if quick.is_usable and not isinstance(read, list):
             quick.learn(row, read)
@@ -226,8 +231,11 @@ class RowReader:
     def plain(self, number: int, row: Row) -> PlainSample | Sample | list[Fault]:
         """Read one row, into no more than is stored of it where it is plain."""
         quick = self._quick.get(len(row))
-        plain = None if quick is None else quick.plain(row)
-        return self.read(number, row) if plain is None else plain
+        if quick is not None:
+            plain = quick.plain(row)
+            if plain is not None:
+                return plain
+        return self.read(number, row)
 
     def _read_long(
         self, number: int, row: Row, plan: FieldPlan, gets: Mapping[str, Getter]
@@ -237,7 +245,8 @@ class RowReader:
 
         def fault(field: str, message: str, value: str = "") -> None:
             """Note what is wrong with a field of the row."""
-            path, file = plan.paths.get(field, field), self.spec.shown_as
+            path = plan.paths.get(field, field)
+            file = self.spec.shown_as
             faults.append(Fault(file=file, row=number, field=path, message=message, value=value))
 
         prompt = self._prompt(row, gets, fault)
@@ -257,8 +266,7 @@ class RowReader:
             _require_user(prompt, fault)
         if faults or prompt is None or label is None:
             return faults
-        given_id = self._value(row, gets, "id")
-        sample_id = str(given_id) if given_id not in (None, "") else f"{self._stem}:{number}"
+        sample_id = self._text(row, gets, "id") or f"{self._stem}:{number}"
         variant = self._variant(row, gets)
         plain = {field: self._text(row, gets, field) for field in _PLAIN_FIELDS}
         plain["source"] = plain["source"] or self.spec.name
@@ -297,7 +305,8 @@ class RowReader:
             plan = plan_fields(row, self.spec)
             quick = QuickRows(plan, self.spec, tuple(row))
             quick.is_usable &= PACK_MARK not in row
-            known = plan, {field: getter(path) for field, path in plan.paths.items()}, quick
+            gets = {field: getter(path) for field, path in plan.paths.items()}
+            known = (plan, gets, quick)
             self._plans[shape] = known
             for field, path in plan.paths.items():
                 if field != "images":  # noted where a row has one
@@ -312,13 +321,18 @@ class RowReader:
     def _value(self, row: Row, gets: Mapping[str, Getter], field: str) -> object:
         """Return what a row says of a field, or the default."""
         get = gets.get(field)
-        value = get(row) if get else None
-        return self.spec.defaults.get(field) if value is None or value == "" else value
+        if get is not None:
+            value = get(row)
+            if value is not None and value != "":
+                return value
+        return self.spec.defaults.get(field)
 
     def _text(self, row: Row, gets: Mapping[str, Getter], field: str) -> str:
         """Return what a row says of a field, as text."""
         value = self._value(row, gets, field)
-        return "" if value is None else str(value)
+        if value is None:
+            return ""
+        return str(value)
 
     def _variant(self, row: Row, gets: Mapping[str, Getter]) -> str:
         """Return the variant of a row."""
@@ -326,7 +340,9 @@ class RowReader:
 
     def _prompt(self, row: Row, gets: Mapping[str, Getter], fault: Report) -> Prompt | None:
         """Read the text or the conversation of a row."""
-        messages = gets["messages"](row) if "messages" in gets else None
+        messages = None
+        if "messages" in gets:
+            messages = gets["messages"](row)
         if messages is None and "text" in gets and is_conversation(gets["text"](row)):
             messages = gets["text"](row)
         images = self._value(row, gets, "images")
@@ -342,20 +358,29 @@ class RowReader:
             if any(message.images for message in prompt.messages):
                 self.mapping["images"] = self._plan(row)[0].paths.get("images", "messages")
             return prompt
+        return self._text_prompt(row, gets, fault)
+
+    def _text_prompt(self, row: Row, gets: Mapping[str, Getter], fault: Report) -> Prompt | None:
+        """Read the text of a row that holds no conversation."""
         context = row.get(_CONTEXT)
         if isinstance(context, str) and context.strip():
             self.unused_context += 1
         if "text" not in gets:
-            names = listed(n if (n := str(name)) == n.strip() else repr(n) for name in row)
             near = near_column("text", row)
-            hint = f". Did you mean {near!r}? State map: {{text: {near!r}}}" if near else _NAME_TEXT
-            fault("text", f"is missing (the row has: {names}){hint}")
+            hint = _NAME_TEXT
+            if near:
+                hint = f". Did you mean {near!r}? State map: {{text: {near!r}}}"
+            fault("text", f"is missing (the row has: {_column_names(row)}){hint}")
             return None
         text = gets["text"](row)
         if isinstance(text, str) and text.strip():
             return Prompt.of_text(text)
-        came = "is missing" if text is None else f"is of type {type(text).__name__}, expected text"
-        fault("text", "is empty" if isinstance(text, str) else came)
+        if text is None:
+            fault("text", "is missing")
+        elif isinstance(text, str):
+            fault("text", "is empty")
+        else:
+            fault("text", f"is of type {type(text).__name__}, expected text")
         return None
 
     def _with_tools(
@@ -403,7 +428,9 @@ class RowReader:
             value = self._value(row, gets, "label")
         if value is None:
             return self._missing_label(row, field, is_column=field in gets, fault=fault)
-        column = field if in_pack else self.mapping.get("label", "")
+        column = field
+        if not in_pack:
+            column = self.mapping.get("label", "")
         label = read_label(value, self.spec.labels, column=column)
         if label is None:
             fault(
@@ -423,12 +450,13 @@ class RowReader:
             return Label.UNLABELLED
         if self.spec.unlabelled == "leave_out":
             return None
-        near = "" if is_column else near_column("label", row)
         hint = _NO_LABEL
         if is_column:
             hint = _NOT_EVERYWHERE
-        elif near:
-            hint = f". Did you mean {near!r}? State label_field: {near!r}"
+        else:
+            near = near_column("label", row)
+            if near:
+                hint = f". Did you mean {near!r}? State label_field: {near!r}"
         fault(field, f"is missing{hint}")
         return None
 
@@ -437,17 +465,19 @@ class RowReader:
     ) -> Label | None:
         """Take the label that is stated for a file, unless the row itself says another."""
         column = self.mapping.get("label", "")
-        value = gets["label"](row) if "label" in gets else None
-        if value in (None, "") or column in self.spec.map.values():
+        if "label" not in gets or column in self.spec.map.values():
+            return stated
+        value = gets["label"](row)
+        if value in (None, ""):
             return stated
         own = read_label(value, self.spec.labels, column=column)
         if own is stated:
             return stated
-        said = f"says {{value}}, but label: {stated} is stated for the whole file"
+        contradiction = f"says {{value}}, but label: {stated} is stated for the whole file"
         hint = f"if the column holds something else, name what: map: {{category: {column}}}"
         if own is not None:
             hint = "leave label: out, or take the rows apart"
-        fault("label", f"{said}; {hint}", repr(str(value)[:40]))
+        fault("label", f"{contradiction}; {hint}", repr(str(value)[:40]))
         return None
 
     def _category(
@@ -489,8 +519,17 @@ class RowReader:
         return severity
 
 
+def _column_names(row: Row) -> str:
+    """List the columns of a row; those with blanks around are shown in quotes."""
+    names = []
+    for column in row:
+        name = str(column)
+        names.append(name if name == name.strip() else repr(name))
+    return listed(names)
+
+
 def _topic(category: str, subcategory: str) -> tuple[str, str]:
-    """The topic of a benign row, and what is finer: a category that only says benign is none."""
+    """Return the topic of a benign row, and a finer one; the category `benign` is no topic."""
     says_nothing = not category or category.strip().lower() in BENIGN_WORDS
     if says_nothing and subcategory:
         return subcategory, ""
@@ -498,24 +537,36 @@ def _topic(category: str, subcategory: str) -> tuple[str, str]:
 
 
 def _origin(sample_id: str, variant: str) -> str:
-    """The group that an id like `<base>-<variant>` tells, as prompt packs write them."""
+    """Return the group that an id like `<base>-<variant>` tells, as prompt packs write them."""
     suffix = f"-{variant}"
-    return sample_id.removesuffix(suffix) if sample_id.endswith(suffix) else ""
+    if not sample_id.endswith(suffix):
+        return ""
+    return sample_id.removesuffix(suffix)
 
 
 def _kept_texts(value: object, prompt: Prompt | None, fault: Report) -> tuple[str, ...]:
     if value is None or prompt is None:
         return ()
-    spans = [value] if isinstance(value, str) else value
-    if not isinstance(spans, list) or not all(isinstance(span, str) and span for span in spans):
+    kept = _texts(value)
+    if kept is None:
         fault("must_keep", "is not a list of texts")
         return ()
     text = prompt.text
-    lost = [span for span in spans if span not in text]
+    lost = [span for span in kept if span not in text]
     if lost:
-        names = f"names {counted(len(lost), 'span')} that the text under test does not hold"
-        fault("must_keep", names)
-    return tuple(spans)
+        spans = counted(len(lost), "span")
+        fault("must_keep", f"names {spans} that the text under test does not hold")
+    return kept
+
+
+def _texts(value: object) -> tuple[str, ...] | None:
+    """Read a text or a list of texts, none of them empty; None for anything else."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list):
+        return None
+    if not all(isinstance(text, str) and text for text in texts):
+        return None
+    return tuple(texts)
 
 
 def _spans(value: object, prompt: Prompt | None, fault: Report) -> tuple[MarkedSpan, ...]:
@@ -557,11 +608,11 @@ def _span(item: object) -> MarkedSpan | None:
 def _secrets(value: object, fault: Report) -> tuple[str, ...]:
     if value is None:
         return ()
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
+    secrets = _texts(value)
+    if secrets is None:
         fault("secrets", "is not a list of texts")
         return ()
-    return tuple(texts)
+    return secrets
 
 
 def _require_user(prompt: Prompt, fault: Report) -> None:
@@ -581,8 +632,9 @@ def _harm_turn(value: object, prompt: Prompt | None, fault: Report) -> int | Non
     if value in (None, "") or prompt is None:
         return None
     turns = sum(message.role is Role.USER for message in prompt.messages)
-    is_number = isinstance(value, str) and value.isdecimal()
-    turn = int(value) if is_number else value  # type: ignore[call-overload]  # a column of text
+    turn = value
+    if isinstance(value, str) and value.isdecimal():  # a column of text
+        turn = int(value)
     if type(turn) is not int or not 1 <= turn <= turns:
         wanted = f"says {{value}}, expected a turn of the user from 1 to {turns}"
         fault("harm_turn", wanted, repr(value)[:40])
@@ -591,7 +643,7 @@ def _harm_turn(value: object, prompt: Prompt | None, fault: Report) -> int | Non
 
 
 def _leftover(row: Row, taken: frozenset[str]) -> dict[str, object]:
-    """What the row says beside the fields of a sample; an inner `metadata` is laid flat."""
+    """Return what the row says beside the fields of a sample; an inner `metadata` is laid flat."""
     left: dict[str, object] = {}
     for name, value in row.items():
         if name == "metadata" and isinstance(value, dict):

@@ -19,10 +19,12 @@ _NEEDS: Final = (
 def defines_tools(stated: object) -> bool:
     """Tell whether a value looks like definitions of tools, and not like their bare names."""
     tools = _listed(stated)
-    return bool(tools) and all(isinstance(each, dict) and _is_definition(each) for each in tools)
+    return bool(tools) and all(map(_is_definition, tools))
 
 
-def _is_definition(stated: dict[str, Any]) -> bool:
+def _is_definition(stated: object) -> bool:
+    if not isinstance(stated, dict):
+        return False
     return isinstance(stated.get("function"), dict) or "name" in stated
 
 
@@ -31,12 +33,13 @@ def read_tools(stated: object) -> tuple[ToolDefinition, ...]:
     tools = _listed(stated)
     if not tools:
         raise UnreadMessage(_NEEDS)
-    read = tuple(_tool(number, each) for number, each in enumerate(tools, start=1))
-    names = [each.name for each in read]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UnreadMessage(f"defines the tool {twice!r} twice")
-    return read
+    read: dict[str, ToolDefinition] = {}
+    for number, definition in enumerate(tools, start=1):
+        tool = _tool(number, definition)
+        if tool.name in read:
+            raise UnreadMessage(f"defines the tool {tool.name!r} twice")
+        read[tool.name] = tool
+    return tuple(read.values())
 
 
 def _listed(stated: object) -> list[Any]:
@@ -46,17 +49,25 @@ def _listed(stated: object) -> list[Any]:
             stated = json.loads(stated)
         except (ValueError, RecursionError):
             return []
-    return stated if isinstance(stated, list) else []
+    if not isinstance(stated, list):
+        return []
+    return stated
 
 
 def _tool(number: int, stated: object) -> ToolDefinition:
     """Read one definition; the inner object of the chat protocol holds the same fields."""
-    inner = stated.get("function") if isinstance(stated, dict) else None
-    fields = inner if isinstance(inner, dict) else stated
-    if not isinstance(fields, dict):
+    if not isinstance(stated, dict):
         raise UnreadMessage(_NEEDS)
-    name, description = fields.get("name"), fields.get("description") or ""
-    schema: Any = next((fields[key] for key in _SCHEMAS if fields.get(key) is not None), {})
+    fields = stated
+    if isinstance(stated.get("function"), dict):
+        fields = stated["function"]
+    name = fields.get("name")
+    description = fields.get("description") or ""
+    schema: Any = {}
+    for key in _SCHEMAS:
+        if fields.get(key) is not None:
+            schema = fields[key]
+            break
     if not isinstance(name, str) or not name or not isinstance(description, str):
         raise UnreadMessage(f"holds a tool, number {number}, whose name or description is no text")
     if not isinstance(schema, dict):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal
 
 from guardmark.core.sample import Label, MarkedSpan, Message, Role, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from guardmark.core.sample import Image
 
 AskedTurns = Literal["last", "each", "both"]
 """What of a conversation is asked about: its text under test, each turn of its user, or each turn
@@ -36,54 +37,58 @@ def by_turn(sample: Sample, *, is_joined: bool = False) -> Iterator[Sample]:
     """
     messages = sample.prompt.messages
     under_test = sample.prompt.under_test % len(messages)
-    places = [number for number, each in enumerate(messages) if each.role is Role.USER]
+    positions = [at for at, message in enumerate(messages) if message.role is Role.USER]
     if sample.is_attack and sample.harm_turn is not None:
-        places = places[: sample.harm_turn]
-    for number, place in enumerate(places, start=1):
-        is_last = number == len(places)
+        positions = positions[: sample.harm_turn]
+    for number, position in enumerate(positions, start=1):
+        is_last = number == len(positions)
         turn = replace(
             sample,
             id=f"{sample.id}@{number}",
-            prompt=replace(sample.prompt, messages=messages[: place + 1], under_test=place),
+            prompt=replace(sample.prompt, messages=messages[: position + 1], under_test=position),
             group=sample.lineage,
             metadata={
                 **sample.metadata,
                 CONVERSATION: sample.id,
                 TURN: number,
-                TURNS: len(places),
+                TURNS: len(positions),
             },
         )
-        if place != under_test:  # what is marked in the text under test is of that text alone
+        if position != under_test:  # what is marked in the text under test is of that text alone
             turn = replace(turn, must_keep=(), spans=())
         if sample.is_attack and not is_last:
             turn = replace(turn, label=Label.UNLABELLED, severity=None, expected="")
         yield turn
-    if is_joined and len(places) > 1:
-        yield _joined(sample, places)
+    if is_joined and len(positions) > 1:
+        yield _joined(sample, positions)
 
 
-def _joined(sample: Sample, places: Sequence[int]) -> Sample:
-    """Put all turns into one message, without the replies between them.
+def _joined(sample: Sample, positions: Sequence[int]) -> Sample:
+    """Put the user's messages at some positions into one, without the replies between them.
 
     It has no label: the conversation stands in the rates of single texts already, and what is added
     for a comparison must not move them.
     """
     messages = sample.prompt.messages
-    said = [messages[place] for place in places]
+    turns = [messages[position] for position in positions]
+    images: list[Image] = []
+    for turn in turns:
+        images.extend(turn.images)
     whole = Message(
         role=Role.USER,
-        content=BETWEEN_TURNS.join(each.content for each in said),
-        images=tuple(chain.from_iterable(each.images for each in said)),
+        content=BETWEEN_TURNS.join(turn.content for turn in turns),
+        images=tuple(images),
     )
-    around = tuple(each for each in messages[: places[-1]] if each.role in _KEPT)
+    around = [message for message in messages[: positions[-1]] if message.role in _KEPT]
     prompt = replace(sample.prompt, messages=(*around, whole), under_test=len(around))
     under_test = sample.prompt.under_test % len(messages)
-    spans: tuple[MarkedSpan, ...] = ()
+    spans: list[MarkedSpan] = []
     must_keep: tuple[str, ...] = ()
-    if under_test in places:
-        before = said[: places.index(under_test)]
-        shift = sum(len(each.content) + len(BETWEEN_TURNS) for each in before)
-        spans = tuple(MarkedSpan(s.start + shift, s.end + shift, s.kind) for s in sample.spans)
+    if under_test in positions:
+        before = turns[: positions.index(under_test)]
+        shift = sum(len(turn.content) + len(BETWEEN_TURNS) for turn in before)
+        for span in sample.spans:
+            spans.append(MarkedSpan(span.start + shift, span.end + shift, span.kind))
         must_keep = sample.must_keep
     return replace(
         sample,
@@ -91,11 +96,11 @@ def _joined(sample: Sample, places: Sequence[int]) -> Sample:
         prompt=prompt,
         group=sample.lineage,
         variant=JOINED if sample.variant == "original" else f"{sample.variant}, {JOINED}",
-        metadata={**sample.metadata, CONVERSATION: sample.id, JOINED: len(places)},
+        metadata={**sample.metadata, CONVERSATION: sample.id, JOINED: len(positions)},
         label=Label.UNLABELLED,
         severity=None,
         expected="",
         harm_turn=None,
-        spans=spans,
+        spans=tuple(spans),
         must_keep=must_keep,
     )

@@ -40,11 +40,13 @@ def written_format(path: Path) -> str:
     """Return the format a file is written in, by its name."""
     suffixes = [suffix.lower().lstrip(".") for suffix in path.suffixes]
     is_packed = bool(suffixes) and suffixes[-1] == "gz"
-    kind = suffixes[-1 - is_packed] if len(suffixes) > is_packed else ""
+    if is_packed:
+        suffixes.pop()
+    kind = suffixes[-1] if suffixes else ""
     if kind not in WRITTEN_FORMATS or (is_packed and kind == "parquet"):
         raise ConfigError(
             f"The name {path.name} does not tell a format to write.\n"
-            f"End it with one of {listed('.' + name for name in WRITTEN_FORMATS)}."
+            f"End it with one of {listed(f'.{name}' for name in WRITTEN_FORMATS)}."
         )
     return kind
 
@@ -85,7 +87,9 @@ def write_rows(data: Iterable[object], folder: Path) -> Path:
         data = frame.to_dicts()
     elif hasattr(frame, "to_dict") and hasattr(frame, "columns"):
         data = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    lines = [_row_line(row, number) for number, row in enumerate(_rows_of(data), start=1)]
+    lines = []
+    for number, row in enumerate(_rows_of(data), start=1):
+        lines.append(_row_line(row, number))
     content = "".join(lines).encode()
     path = folder / f"{sha256(content).hexdigest()[:16]}.jsonl"
     with whole_file(path) as out:
@@ -122,12 +126,12 @@ def fields_of(row: Any) -> Any:
     if isinstance(row, Sample | Mapping | type):
         return row
     if is_dataclass(row):
-        return {each.name: getattr(row, each.name) for each in fields(row)}
+        return {field.name: getattr(row, field.name) for field in fields(row)}
     for method in ("_asdict", "model_dump"):
         if callable(getattr(row, method, None)):
             return getattr(row, method)()
     if hasattr(type(row), "__attrs_attrs__"):
-        return {each.name: getattr(row, each.name) for each in type(row).__attrs_attrs__}
+        return {field.name: getattr(row, field.name) for field in type(row).__attrs_attrs__}
     return row
 
 
@@ -138,7 +142,10 @@ def _row_line(row: object, number: int) -> str:
             f"Row {number} of the data is of type {type(row).__name__}; expected a Sample, a dict "
             "or an instance of a data class.\nFor example: {'text': 'Hello', 'label': 'benign'}"
         )
-    values = sample_row(row) if isinstance(row, Sample) else _without_members(dict(row))
+    if isinstance(row, Sample):
+        values = sample_row(row)
+    else:
+        values = _without_members(dict(row))
     try:
         return json.dumps(values, ensure_ascii=False, default=_plain) + "\n"
     except (TypeError, ValueError) as error:
@@ -147,14 +154,18 @@ def _row_line(row: object, number: int) -> str:
 
 def _without_members(row: dict[str, Any]) -> dict[str, Any]:
     """Put words in the place of members of an Enum, also of one that JSON takes for a number."""
-    return {
-        key: _word_of(value) if isinstance(value, Enum) else value for key, value in row.items()
-    }
+    words = dict(row)
+    for key, value in row.items():
+        if isinstance(value, Enum):
+            words[key] = _word_of(value)
+    return words
 
 
 def _word_of(member: Enum) -> object:
     """Return the word for a member: its value where that is one, or else its name."""
-    return member.value if isinstance(member.value, str | bool) else member.name.lower()
+    if isinstance(member.value, str | bool):
+        return member.value
+    return member.name.lower()
 
 
 def _plain(value: Any) -> object:
@@ -174,35 +185,33 @@ def _plain(value: Any) -> object:
 
 def sample_row(sample: Sample) -> dict[str, Any]:
     """Return a sample as a row of JSON values that reads back as the same sample."""
-    whole = sample.prompt == Prompt.of_text(sample.prompt.text)
-    values: dict[str, Any] = {
-        "id": sample.id,
-        "text": sample.prompt.text if whole else None,
-        "messages": None if whole else _messages(sample.prompt),
-        "label": sample.label.value if sample.is_labelled else "",
-        **{name: getattr(sample, name) or "" for name in _SAME},
-        "must_keep": list(sample.must_keep),
-        "spans": [span._asdict() for span in sample.spans],
-        "secrets": list(sample.secrets),
-        "harm_turn": sample.harm_turn,
-        "tools": [tool.chat for tool in sample.prompt.tools],
-        "metadata": dict(sample.metadata),
-    }
-    return {
-        field: value
-        for field, value in values.items()
+    values: dict[str, Any] = {"id": sample.id, "text": None, "messages": None}
+    if sample.prompt == Prompt.of_text(sample.prompt.text):
+        values["text"] = sample.prompt.text
+    else:
+        values["messages"] = _messages(sample.prompt)
+    values["label"] = sample.label.value if sample.is_labelled else ""
+    for name in _SAME:
+        values[name] = getattr(sample, name) or ""
+    values["must_keep"] = list(sample.must_keep)
+    values["spans"] = [span._asdict() for span in sample.spans]
+    values["secrets"] = list(sample.secrets)
+    values["harm_turn"] = sample.harm_turn
+    values["tools"] = [tool.chat for tool in sample.prompt.tools]
+    values["metadata"] = dict(sample.metadata)
+    row = {}
+    for field, value in values.items():
         # An empty field is written where metadata hold a name that would be read as the field.
-        if value or any(name in sample.metadata for name in USUAL_NAMES.get(field, ()))
-    }
+        if value or not sample.metadata.keys().isdisjoint(USUAL_NAMES.get(field, ())):
+            row[field] = value
+    return row
 
 
-def _messages(prompt: Prompt) -> list[dict[str, object]]:
+def _messages(prompt: Prompt) -> list[dict[str, Any]]:
     """Write a conversation, with the message under test marked."""
-    marked = prompt.under_test % len(prompt.messages)
-    return [
-        message.chat(message.role.value) | ({"under_test": True} if index == marked else {})
-        for index, message in enumerate(prompt.messages)
-    ]
+    messages = [message.chat(message.role.value) for message in prompt.messages]
+    messages[prompt.under_test % len(messages)]["under_test"] = True
+    return messages
 
 
 def _packed(raw: BinaryIO, path: Path) -> AbstractContextManager[Any]:
@@ -215,13 +224,16 @@ def _packed(raw: BinaryIO, path: Path) -> AbstractContextManager[Any]:
 
 def _write_json(samples: Iterable[Sample], out: BinaryIO, *, is_list: bool) -> None:
     """Write samples as JSON lines, or as one list."""
-    between = b",\n" if is_list else b"\n"
-    out.write(b"[\n" if is_list else b"")
-    lead = b""
+    before, between, after = b"", b"\n", b"\n"
+    if is_list:
+        before, between, after = b"[\n", b",\n", b"\n]\n"
+    lead = before
     for sample in samples:
         out.write(lead + json.dumps(sample_row(sample), ensure_ascii=False).encode())
         lead = between
-    out.write(b"\n]\n" if is_list else b"\n")
+    if lead is before:  # there was no sample
+        out.write(before)
+    out.write(after)
 
 
 def _write_table(samples: Iterable[Sample], out: BinaryIO, *, delimiter: str) -> int:
@@ -243,9 +255,13 @@ def _write_table(samples: Iterable[Sample], out: BinaryIO, *, delimiter: str) ->
 def _cells(sample: Sample) -> dict[str, str]:
     """Write a sample as the cells of a table."""
     row = sample_row(sample)
-    told = (name for name in NESTED_COLUMNS if row.get(name))
-    nested = {name: json.dumps(row[name], ensure_ascii=False) for name in told}
-    return {name: nested.get(name) or str(row.get(name) or "") for name in COLUMNS}
+    cells = {}
+    for name in COLUMNS:
+        value = row.get(name) or ""
+        if value and name in NESTED_COLUMNS:
+            value = json.dumps(value, ensure_ascii=False)
+        cells[name] = str(value)
+    return cells
 
 
 def _write_parquet(samples: Iterable[Sample], out: BinaryIO) -> None:
@@ -256,5 +272,8 @@ def _write_parquet(samples: Iterable[Sample], out: BinaryIO) -> None:
     schema = pa.schema([(name, pa.string()) for name in COLUMNS])
     rows = map(_cells, samples)
     with pq.ParquetWriter(out, schema) as table:
-        while batch := list(islice(rows, _BATCH)):
+        while True:
+            batch = list(islice(rows, _BATCH))
+            if not batch:
+                break
             table.write_table(pa.Table.from_pylist(batch, schema=schema))

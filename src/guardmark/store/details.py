@@ -1,4 +1,7 @@
-"""What the evidence of stored answers tells: how they streamed, how often they were asked for."""
+"""What the details of stored answers hold: streams, attempts, and texts that were rewritten.
+
+A record keeps here what few answers have: the text that goes on, and evidence as JSON.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.store.codec import evidence_from_json, stored_object
 from guardmark.store.connect import values_of
-from guardmark.store.schema import STAGE_CODE
+from guardmark.store.schema import FLAG_REWRITTEN, OUTCOME_CODE, STAGE_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,17 +22,30 @@ if TYPE_CHECKING:
     from guardmark.store.reader import RecordReader
 
 _TRY: Final = STAGE_CODE[Stage.TRY]
+_DEFENSE: Final = STAGE_CODE[Stage.DEFENSE]
+_ERROR: Final = 2  # where the error stands in an attempt
 _STREAMED: Final = """
     SELECT x.repeat, x.sample, x.evidence FROM details x
     WHERE x.defense = (SELECT id FROM defenses WHERE name = ?) AND x.stage = ?
         AND x.layer = (SELECT id FROM layers WHERE name = ?)
         AND x.evidence LIKE '%"stream":%'
 """
+_TEXTS: Final = """
+    SELECT r.repeat, r.sample, x.text
+    FROM records r JOIN details x USING (defense, stage, layer, repeat, sample)
+    WHERE r.defense = (SELECT id FROM defenses WHERE name = ?) AND r.stage = ?
+        AND r.layer = (SELECT id FROM layers WHERE name = ?)
+        AND r.outcome = ? AND r.flags & ? AND x.text IS NOT NULL
+"""
+_ANY_REWRITTEN: Final = (
+    "SELECT 1 FROM records WHERE stage = ? AND outcome = ? AND flags & ? LIMIT 1"
+)
+_ALLOW: Final = OUTCOME_CODE["allow"]
 
 
 def read_streams(reader: RecordReader, defense: str) -> dict[tuple[int, int], StreamTrace]:
     """Return how the answers streamed that did, by repeat and sample."""
-    given = (defense, STAGE_CODE[Stage.DEFENSE], FIRST_LAYER)
+    given = (defense, _DEFENSE, FIRST_LAYER)
     streams: dict[tuple[int, int], StreamTrace] = {}
     with values_of(reader.path):
         for repeat, sample, evidence in reader.connection.rows(_STREAMED, given):
@@ -47,9 +63,27 @@ def read_attempts(reader: RecordReader) -> Iterator[tuple[tuple[str, int, str], 
     resent, answers_of = script.split(";")[:2]
     rows = reader.connection.rows(resent, (_TRY,))
     for (name, stage, layer), group in groupby(rows, key=itemgetter(0, 1, 2)):
+        answers = []
         with values_of(reader.path):
-            told = [stored_object(row[3], "evidence").get("attempts", ()) for row in group]
-        answers = [tries for tries in told if len(tries) > 1 and any(each[2] for each in tries)]
+            for row in group:
+                attempts = stored_object(row[3], "evidence").get("attempts", ())
+                if len(attempts) > 1 and any(attempt[_ERROR] for attempt in attempts):
+                    answers.append(attempts)
         if answers:
             count = reader.connection.value(answers_of, (_TRY, stage, name, layer))
             yield (name, stage, layer), answers, count
+
+
+def read_rewritten(reader: RecordReader, defense: str) -> dict[tuple[int, int], str]:
+    """Return the texts that went on, by repeat and sample."""
+    given = (defense, _DEFENSE, FIRST_LAYER, _ALLOW, FLAG_REWRITTEN)
+    texts: dict[tuple[int, int], str] = {}
+    with values_of(reader.path):
+        for repeat, sample, text in reader.connection.rows(_TEXTS, given):
+            texts[repeat, sample] = str(text)
+    return texts
+
+
+def holds_rewritten(reader: RecordReader) -> bool:
+    """Tell whether any defense of a run let another text go on."""
+    return reader.connection.value(_ANY_REWRITTEN, (_DEFENSE, _ALLOW, FLAG_REWRITTEN)) is not None
