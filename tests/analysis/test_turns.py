@@ -50,6 +50,15 @@ def measured(runs: Runs, *talks: Sample, without: str = "", **changes: object) -
     return found
 
 
+def tables(runs: Runs, *talks: Sample) -> list[str]:
+    """The tables of the section on conversations, by their ids."""
+    turns = sorted((t for each in talks for t in by_turn(each)), key=lambda t: not t.is_labelled)
+    with runs.opened(turns, [Planned(name="g", answers=by_word)], settings=BY_TURN) as reader:
+        section = write_turns(analyse_run(reader))
+    assert section is not None
+    return [block.id for block in section.blocks if isinstance(block, Table)]
+
+
 def counts(figures: TurnFigures) -> list[tuple[int, int]]:
     """Hits and trials of stopped, before and interrupted."""
     rates = (figures.stopped, figures.before, figures.interrupted)
@@ -84,6 +93,33 @@ def test_a_failure_settles_nothing_that_was_not_answered(runs: Runs) -> None:
     assert counts(figures) == [(2, 2), (1, 1), (1, 1)]
     assert figures.undecided == 2
     assert figures.first_turn[0].trials == 1  # of "stopped" the first turn is not known
+
+
+def test_what_failures_leave_open_has_both_bounds(runs: Runs) -> None:
+    """Each turn without a decision once let pass and once blocked; every conversation counts."""
+    figures = measured(
+        runs,
+        talk("open", "lost", "yes"),
+        talk("stopped", "lost", "no"),
+        talk("open-at-last", "yes", "lost"),
+        talk("early", "no", "lost"),
+        talk("through", "yes", "yes"),
+        talk("calm", "lost", "yes", is_attack=False),
+        talk("cut", "lost", "no", is_attack=False),
+    )
+    assert counts(figures) == [(2, 3), (1, 3), (1, 1)]
+    assert figures.undecided == 3
+    ends = [
+        replace(figures, stopped=e.stopped, before=e.before, interrupted=e.interrupted)
+        for e in (figures.fail_open, figures.fail_closed)
+    ]
+    assert [counts(end) for end in ends] == [[(2, 5), (1, 5), (1, 2)], [(4, 5), (3, 5), (2, 2)]]
+
+
+def test_where_each_turn_was_decided_nothing_is_said_of_bounds(runs: Runs) -> None:
+    """The table of bounds stands where a rate could move."""
+    assert tables(runs, talk("a", "yes", "no")) == ["turns"]
+    assert tables(runs, talk("a", "lost", "no")) == ["turns", "turns-bounds"]
 
 
 def test_a_conversation_of_which_a_turn_was_not_asked_counts_nowhere(runs: Runs) -> None:
@@ -122,7 +158,8 @@ def paired(runs: Runs, *talks: Sample, without: str = "", **changes: object) -> 
         analysis = analyse_run(reader)
     document = write_turns(analysis)
     assert document is not None
-    assert [block.id for block in document.blocks if isinstance(block, Table)] == ["turns", "split"]
+    named = [block.id for block in document.blocks if isinstance(block, Table)]
+    assert (named[0], named[-1]) == ("turns", "split")
     found = analysis.defenses[0].turns
     assert found is not None
     assert found.joined is not None

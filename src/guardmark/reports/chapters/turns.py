@@ -12,7 +12,7 @@ from guardmark.reports.document.wording import value_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.analysis.defense.turns import SplitPairs, TurnFigures
+    from guardmark.analysis.defense.turns import SplitPairs, TalkRates, TurnFigures
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Table
 
@@ -58,8 +58,59 @@ def write_turns(analysis: RunAnalysis) -> Section | None:
         "of a benign conversation.",
         _session_text(analysis),
         table,
+        _write_bounds(rows),
         _write_joined(rows),
     )
+
+
+class _Reading(NamedTuple):
+    """A defense, and its rates under one reading of turns without a decision."""
+
+    defense: str
+    label: str
+    rates: TalkRates
+
+
+def _write_bounds(rows: Sequence[_Met]) -> Table | None:
+    """Write between what the rates lie where turns had no decision; None where each had one."""
+    readings = [
+        _Reading(row.defense, label, rates)
+        for row in rows
+        if _is_open(row.turns)
+        for label, rates in (
+            ("each of these turns let pass", row.turns.fail_open),
+            ("each of these turns blocked", row.turns.fail_closed),
+        )
+    ]
+    if not readings:
+        return None
+    return table_of(
+        readings,
+        {
+            "Defense": lambda row: name(row.defense),
+            "Reading": lambda row: row.label,
+            "Stopped in time|of attacks": lambda row: with_counts(row.rates.stopped),
+            "Stopped earlier|of attacks": lambda row: with_counts(row.rates.before),
+            "Interrupted|of benign conversations": lambda row: with_counts(row.rates.interrupted),
+        },
+        table_id="turns-bounds",
+        title="Whole conversations: how far the rates could move",
+        texts=("Reading",),
+        note=(
+            "Some turns failed or went on as another text. Here every conversation counts: once "
+            "as if each of these turns had been let pass, once as if each had been blocked."
+        ),
+    )
+
+
+def _is_open(turns: TurnFigures) -> bool:
+    """Tell whether a conversation stands outside one of the rates."""
+    pairs = (
+        (turns.stopped, turns.fail_open.stopped),
+        (turns.before, turns.fail_open.before),
+        (turns.interrupted, turns.fail_open.interrupted),
+    )
+    return any(known.trials < every.trials for known, every in pairs)
 
 
 def _session_text(analysis: RunAnalysis) -> str | None:
