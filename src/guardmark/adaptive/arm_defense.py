@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -13,6 +13,7 @@ from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, Score
 from guardmark.core.place import Place
 from guardmark.core.protocols import Capabilities
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, View
+from guardmark.core.values import dataclass
 from guardmark.engine.agent_case import run_case
 from guardmark.engine.asking import Question
 from guardmark.engine.calls import as_decision

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import partial
 from itertools import zip_longest
@@ -24,6 +24,7 @@ from guardmark.adaptive.state import (
 )
 from guardmark.attacks.application import tier_of
 from guardmark.attacks.contract import Tier, is_writable
+from guardmark.core.values import dataclass
 from guardmark.store.layers import CANDIDATES, TWIN_CANDIDATES
 from guardmark.store.tries import TrySubject
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from guardmark.core.values import dataclass
 from guardmark.parsing.objects import ParseMethod, read_object, word_of
 
 if TYPE_CHECKING:

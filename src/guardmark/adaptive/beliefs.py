@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Final
@@ -12,6 +12,7 @@ import numpy as np
 
 from guardmark.adaptive.diagnosis import UNKNOWN
 from guardmark.attacks.catalogue import FAMILY_PRIOR
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

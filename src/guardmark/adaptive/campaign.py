@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import permutations
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ from guardmark.attacks.talks import is_talk
 from guardmark.canon.steps import CANON_VERSION
 from guardmark.config.deadline import Patience
 from guardmark.core.errors import IncomparableRuns
+from guardmark.core.values import dataclass
 from guardmark.defenses.guard import as_guard, source_of
 from guardmark.engine.plan import Spending, refuse_sessions
 from guardmark.engine.run_monitor import Progress

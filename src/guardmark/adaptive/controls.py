@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.beliefs import BatteryRecord
@@ -17,6 +16,7 @@ from guardmark.attacks.contract import Use
 from guardmark.attacks.talks import is_talk, turns_of
 from guardmark.canon.steps import REPAIR_STEPS, apply_steps
 from guardmark.core.errors import ConfigError
+from guardmark.core.values import dataclass
 from guardmark.defenses.canonical import WHOLE, steps_of
 from guardmark.store.layers import BLIND, GRADIENT, NULL
 

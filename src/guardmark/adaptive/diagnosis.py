@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +14,7 @@ from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import arm
 from guardmark.attacks.contract import OperatorChain
 from guardmark.attacks.operators.structure import filler
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -15,6 +15,7 @@ from guardmark.adaptive.state import Account, Ask
 from guardmark.core.outcome import Evidence, Response
 from guardmark.core.protocols import GuidedModel, PairJudge
 from guardmark.core.sample import Role
+from guardmark.core.values import dataclass
 from guardmark.engine.calls import as_response
 from guardmark.parsing.refusals import begins_refusing
 from guardmark.store.layers import ATTACKER

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from guardmark.attacks.tables import read_text
 from guardmark.canon.steps import canonicalize
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

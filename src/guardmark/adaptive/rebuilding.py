@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from guardmark.attacks.application import apply, seed_for
@@ -11,6 +10,7 @@ from guardmark.attacks.contract import OperatorChain, Tier
 from guardmark.attacks.talks import turn_texts, turns_of
 from guardmark.attacks.word_edits import read_recipe
 from guardmark.core.errors import ConfigError
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from hashlib import blake2b, sha256
 from random import Random
@@ -16,6 +16,7 @@ from guardmark.attacks.catalogue import search_chains
 from guardmark.attacks.contract import OperatorChain, Tier
 from guardmark.attacks.talks import is_talk, takes_turns, turn_texts, turns_of
 from guardmark.core.sample import MATERIAL
+from guardmark.core.values import dataclass
 from guardmark.store.layers import ADAPTIVE, seed_layer
 from guardmark.store.tries import TrySubject
 

@@ -6,7 +6,7 @@ Canaries tell whether it still reads what an operator made of a text.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -35,6 +35,7 @@ from guardmark.core.outcome import (
 )
 from guardmark.core.place import NO_GUARD
 from guardmark.core.sample import Prompt
+from guardmark.core.values import dataclass
 from guardmark.engine.calls import NOTHING_TO_JUDGE, as_response, as_verdict
 from guardmark.judges.rules import RulesJudge
 from guardmark.store.layers import CANARY_REPLIES, TARGET, VERDICT

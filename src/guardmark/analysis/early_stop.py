@@ -8,13 +8,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
 from guardmark.config.stop_rules import StopKind, statements_for
 from guardmark.core.estimate import Difference, Estimate
+from guardmark.core.values import dataclass
 from guardmark.stats.drawing import order_groups
 from guardmark.stats.sequential import (
     beta_mixture_sequence,

@@ -7,7 +7,7 @@ over categories, lies above it. Else it is open, with the samples of a new set t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -20,6 +20,7 @@ from guardmark.analysis.defense.scorecard import complement, estimate_rates
 from guardmark.analysis.defense.slices import FACETS, NOT_STATED, Slicer
 from guardmark.analysis.pipeline.frame import deployed
 from guardmark.core.errors import UnknownName
+from guardmark.core.values import dataclass
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.planning import pairs_to_decide, rows_to_decide
 from guardmark.stats.rates.clustered import exceedance

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,6 +21,7 @@ from guardmark.analysis.pipeline.frame import SYSTEM, holds_parts
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.place import BEHIND
 from guardmark.core.record import Stage
+from guardmark.core.values import dataclass
 from guardmark.store.columns import holds_findings, record_columns
 from guardmark.store.layers import ADAPTIVE, LEFT_OUT, PLANTED_PREFIX
 from guardmark.store.turns import asked_turns

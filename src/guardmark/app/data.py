@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,6 +14,7 @@ from guardmark.config.mistakes import checked_settings
 from guardmark.config.source import Source
 from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed
 from guardmark.core.sample import DEFAULT_TAXONOMY, Label
+from guardmark.core.values import dataclass
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
 from guardmark.datasets.catalogue.settings import entry_names, find_entry, find_suite, suite_names
 from guardmark.datasets.checks.duplicates import THRESHOLD, assign_parts, deduplicate, group_similar

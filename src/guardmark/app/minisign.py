@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from dataclasses import dataclass
 from hashlib import blake2b, scrypt
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import StoreError, needs
 from guardmark.core.limits import MOST_SIGNATURE_BYTES
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import ConfigError
+from guardmark.core.values import dataclass
 from guardmark.stats.planning import (
     ALONE,
     Layout,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice, zip_longest
 from math import ceil, inf, isfinite
 from statistics import median
@@ -32,6 +32,7 @@ from guardmark.config.installation import Check
 from guardmark.core.errors import GuardmarkError
 from guardmark.core.place import NO_GUARD, Place, stored_name
 from guardmark.core.sample import View
+from guardmark.core.values import dataclass
 from guardmark.defenses.probe import in_order, limits_of, quote_answer
 from guardmark.defenses.profile import list_profiles
 from guardmark.engine.execution.cluster import doubts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +17,7 @@ from guardmark.config.source import Source
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import IN_PROCESS, PartManifest
 from guardmark.core.sample import DEFAULT_TAXONOMY
+from guardmark.core.values import dataclass
 from guardmark.datasets.builtin import BUILTIN_SETS
 from guardmark.datasets.formats.writing import is_source, write_rows
 from guardmark.datasets.loading import load

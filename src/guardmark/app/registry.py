@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tomllib
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution, entry_points
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from guardmark.config.deadline import CallAlarm
 from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

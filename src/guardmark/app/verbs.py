@@ -10,7 +10,7 @@ import tempfile
 import warnings
 import weakref
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,6 +33,7 @@ from guardmark.config.mistakes import checked_settings
 from guardmark.config.source import Source
 from guardmark.core.errors import ConfigError, did_you_mean
 from guardmark.core.sample import DEFAULT_TAXONOMY
+from guardmark.core.values import dataclass
 from guardmark.datasets.builtin import DEFAULT_SET
 from guardmark.datasets.loading import LoadedData, load
 from guardmark.datasets.settings import DataSettings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from guardmark.attacks.catalogue import operators, parse_chain
 from guardmark.attacks.tables import listed_texts
 from guardmark.canon.steps import CANON_VERSION, tables_digest
 from guardmark.core.errors import IncomparableRuns
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from guardmark.attacks.contract import OperatorChain

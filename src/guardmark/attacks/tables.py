@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -26,6 +25,7 @@ from guardmark.cli.terminal import (
     tell_note,
 )
 from guardmark.core.errors import ConfigError
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +10,7 @@ import click
 from guardmark.canon.visible import spell_hidden
 from guardmark.cli.terminal import echo
 from guardmark.core.errors import ConfigError
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from guardmark.core.limits import memory_limit
+from guardmark.core.values import dataclass
 
 _STORAGE: Final = frozenset(
     getattr(errno, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from guardmark.core.errors import ConfigError
 from guardmark.core.limits import LONGEST_WAIT_S
 from guardmark.core.manifest import LatencyMode
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

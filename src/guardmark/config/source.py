@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import stat
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
 from guardmark.core.errors import ConfigError
 from guardmark.core.limits import LONGEST_NUMBER, MOST_TEXT_BYTES, MOST_YAML_VALUES
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import BudgetReached
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

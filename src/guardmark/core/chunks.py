@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from guardmark.core.place import AFTER
+from guardmark.core.values import dataclass
 
 WHOLE: Final = "all"
 """What stands for a number of characters where a guard is asked once, about the whole answer."""

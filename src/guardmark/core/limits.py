@@ -6,8 +6,9 @@ in words; `docs/reference/limits.md` is written from it by `scripts/write_limits
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from guardmark.core.values import dataclass
 
 MIB: Final = 1 << 20
 

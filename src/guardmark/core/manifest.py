@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - manifests are checked against these types
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
+
+from guardmark.core.values import dataclass
 
 
 class Policy(StrEnum):

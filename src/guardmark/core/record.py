@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from guardmark.core.outcome import ScoreKind
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence

@@ -6,7 +6,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from guardmark.core.errors import DatasetError
 from guardmark.core.limits import MOST_IMAGE_BYTES
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

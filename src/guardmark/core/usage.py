@@ -6,9 +6,11 @@ told it; tokens read and written together are known only of a call that told bot
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from math import ceil
 from typing import Protocol, TypeVar
+
+from guardmark.core.values import dataclass
 
 _UNTOLD = {"json": False}
 Number = TypeVar("Number", int, float)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 
 from guardmark.core.errors import UnknownName
+from guardmark.core.values import dataclass
 from guardmark.datasets.formats.fields import DatasetSpec
 
 _FOLDER = Path(__file__).with_name("builtin")

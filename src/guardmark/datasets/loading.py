@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_right
 from collections import Counter, deque
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache, partial
 from hashlib import file_digest, sha256
 from itertools import accumulate, chain, combinations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 from guardmark.core.errors import DatasetError, counted
 from guardmark.core.manifest import DataManifest
 from guardmark.core.sample import Label, Sample, extended
+from guardmark.core.values import dataclass
 from guardmark.datasets.formats.fields import BadRows, Fault
 from guardmark.datasets.formats.files import open_bytes, read_rows
 from guardmark.datasets.formats.filters import check_filters, files_text

@@ -6,13 +6,14 @@ import inspect
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator
 
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Evidence, Outcome, ScoreKind
+from guardmark.core.values import dataclass
 from guardmark.net.redaction import KNOWN
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from pydantic import Field, field_validator
@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from guardmark.canon.steps import CANON_STEPS, CANON_VERSION, Step, apply_steps
 from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError, UnknownName, did_you_mean, listed
+from guardmark.core.values import dataclass
 from guardmark.defenses.guard import as_guard, source_of
 
 if TYPE_CHECKING:

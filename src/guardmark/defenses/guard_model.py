@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
@@ -26,6 +26,7 @@ from guardmark.core.outcome import (
 )
 from guardmark.core.protocols import BatchLimits, Capabilities
 from guardmark.core.sample import Prompt, View
+from guardmark.core.values import dataclass
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.guard_profile import (
     ScoreMethod,

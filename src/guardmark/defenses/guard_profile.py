@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import cache
 from math import exp, isnan
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from guardmark.config.settings import Settings
 from guardmark.core.errors import UnknownName
 from guardmark.core.sample import Message, Role, View
+from guardmark.core.values import dataclass
 from guardmark.defenses.profile import Profile, load_profile, profile_names
 from guardmark.parsing.guard import MALFORMED, READERS
 from guardmark.parsing.guard_fields import LabelWords, read_fields, read_final, read_tag, read_word

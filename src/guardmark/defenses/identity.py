@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import partial
 from hashlib import sha256
@@ -14,6 +14,7 @@ from pathlib import PurePath
 from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Final, cast
 
+from guardmark.core.values import dataclass
 from guardmark.net.redaction import KNOWN
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +15,7 @@ from guardmark.core.errors import BadSettings, ConfigError
 from guardmark.core.outcome import ALLOWED, Decision, Evidence, Outcome
 from guardmark.core.protocols import Capabilities
 from guardmark.core.sample import View
+from guardmark.core.values import dataclass
 from guardmark.defenses.baseline import NOTHING_SHOWN
 
 if TYPE_CHECKING:

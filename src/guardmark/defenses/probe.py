@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import tomllib
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -24,6 +23,7 @@ from guardmark.core.errors import (
 from guardmark.core.outcome import ErrorKind, Outcome
 from guardmark.core.protocols import Closable
 from guardmark.core.sample import Message, Prompt, Role, View
+from guardmark.core.values import dataclass
 from guardmark.defenses.answers import NEXT_CONFIDENCE, ConfidenceRange
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -15,6 +14,7 @@ from guardmark.config.mistakes import describe_mistakes
 from guardmark.config.settings import Name, Settings
 from guardmark.config.source import Source
 from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

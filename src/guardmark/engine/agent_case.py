@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, Literal
@@ -25,6 +25,7 @@ from guardmark.core.outcome import Outcome
 from guardmark.core.place import Place
 from guardmark.core.sample import Message, Prompt, Role, ToolCall, ToolDefinition
 from guardmark.core.usage import UsageTotals
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from guardmark.core.case import CaseEnd
@@ -10,6 +10,7 @@ from guardmark.core.errors import BudgetReached
 from guardmark.core.outcome import ErrorKind, Evidence, Outcome, Response
 from guardmark.core.protocols import Closable
 from guardmark.core.record import Stage
+from guardmark.core.values import dataclass
 from guardmark.engine.agent_case import run_case
 from guardmark.engine.asking import Question
 from guardmark.engine.calls import (

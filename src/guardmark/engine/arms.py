@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.chunks import after_prefix, split_prefix
 from guardmark.core.place import AFTER, NO_GUARD, Place, stored_name
+from guardmark.core.values import dataclass
 from guardmark.engine.context import ContextAnswers, ContextGuard, documents_of, pass_guards
 
 if TYPE_CHECKING:

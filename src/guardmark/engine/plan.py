@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +13,7 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import LatencyMode, Policy
 from guardmark.core.place import AFTER, NO_GUARD, Place
 from guardmark.core.record import FIRST_LAYER
+from guardmark.core.values import dataclass
 from guardmark.core.version import VERSION
 from guardmark.defenses.guard import AnyDefense, as_guard
 

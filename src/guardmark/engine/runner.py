@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from os import cpu_count
@@ -15,6 +15,7 @@ from guardmark.core.errors import BudgetReached, ConfigError, StorageError, Untr
 from guardmark.core.manifest import LatencyMode
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
+from guardmark.core.values import dataclass
 from guardmark.defenses.answers import NEXT_CONFIDENCE
 from guardmark.engine import plan as planning
 from guardmark.engine.execution.actors import ActorDefense, RayExecutor

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, Self
 
+from guardmark.core.values import dataclass
 from guardmark.store.samples import PlainSample
 
 if TYPE_CHECKING:

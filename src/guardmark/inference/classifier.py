@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError, did_you_mean, listed
+from guardmark.core.values import dataclass
 from guardmark.inference.gradients import EmbeddingGradients, plain_words
 from guardmark.inference.runtime import as_memory_allows, device_of, library, load, token_batches
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from random import Random
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ChatAnswer, TokenChoice
 from guardmark.core.usage import Usage
+from guardmark.core.values import dataclass
 from guardmark.inference.runtime import (
     HALVED,
     as_memory_allows,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import DatasetError, UnknownName, listed
@@ -24,6 +24,7 @@ from guardmark.core.outcome import (
     VerdictLabel,
 )
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
+from guardmark.core.values import dataclass
 from guardmark.parsing.foreign_text import (
     DoubledMember,
     EndlessLine,

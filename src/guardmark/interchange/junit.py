@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from guardmark.analysis.gate import GateStatus
+from guardmark.core.values import dataclass
 from guardmark.reports.chapters.gate import check_sentence
 
 if TYPE_CHECKING:

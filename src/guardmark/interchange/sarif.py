@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.core.sample import Severity
+from guardmark.core.values import dataclass
 from guardmark.reports.document.safe_text import plain_line
 from guardmark.reports.document.wording import count_text
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections import defaultdict
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from guardmark.core.errors import ConfigError, StorageError
 from guardmark.core.limits import LONGEST_CASSETTE_LINE
 from guardmark.core.outcome import Attempt, ErrorKind
+from guardmark.core.values import dataclass
 from guardmark.net.call_account import present_account
 from guardmark.net.service import Exchange
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.embedding import EmbeddingAnswer, fault_of
@@ -15,6 +15,7 @@ from guardmark.core.outcome import (
     TokenChoice,
 )
 from guardmark.core.usage import Price, Usage, call_price, price_of
+from guardmark.core.values import dataclass
 from guardmark.net.chat_message import ChatMessage, read_message
 from guardmark.net.error_bodies import error_of
 from guardmark.net.provider_blocks import block_in

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.sample import ToolCall
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
+
+from guardmark.core.values import dataclass
 
 _MOST_WORDS: Final = 2_000
 _MOST_OF_OTHER_TEXT: Final = 200

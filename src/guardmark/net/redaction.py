@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import re
 from base64 import b32encode, b64decode, b64encode
-from dataclasses import dataclass
 from html.entities import html5
 from string import ascii_letters, digits
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from guardmark.core.errors import ConfigError
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

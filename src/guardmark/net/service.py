@@ -6,10 +6,10 @@ import asyncio
 import re
 from array import array
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from guardmark.core.errors import ConfigError
+from guardmark.core.values import dataclass
 from guardmark.net.deadline import Deadline
 from guardmark.net.in_flight import AdaptiveLimit, Gate
 from guardmark.net.status_codes import asks_to_slow_down

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ import aiohttp
 
 from guardmark.core.limits import MOST_VALUES_OF_AN_ANSWER
 from guardmark.core.outcome import ErrorKind
+from guardmark.core.values import dataclass
 from guardmark.net.error_bodies import error_inside, error_of
 from guardmark.net.service import ServiceAnswer
 from guardmark.net.status_codes import may_pass

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.outcome import Outcome
+from guardmark.core.values import dataclass
 from guardmark.parsing.thoughts import split_thoughts
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.limits import MOST_DESCRIPTION_BYTES
+from guardmark.core.values import dataclass
 from guardmark.parsing.foreign_text import limited_bytes
 from guardmark.parsing.labels import read_is_blocked
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from guardmark.core.values import dataclass
 
 _NAMES: Final = "think|thinking|thought|thoughts|reasoning"
 _CLOSING_TAGS: Final = (*(f"</{name}>" for name in _NAMES.split("|")), "[/think]")

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.outcome import AnswerMode, VerdictLabel
+from guardmark.core.values import dataclass
 from guardmark.parsing.objects import (
     AmbiguousJson,
     ParseMethod,

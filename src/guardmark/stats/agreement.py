@@ -11,11 +11,12 @@ Source: Efron & Stein (1981), doi:10.1214/aos/1176345462, for the jackknife.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import group_column, require_equal_lengths, require_fraction
 from guardmark.stats.distributions import two_sided_t, two_sided_z
 from guardmark.stats.rates.clustered import group_freedom, satterthwaite_freedom

@@ -6,12 +6,12 @@ and order depend on the seed and on names, never on the rows' order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import require_fraction
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ Holm is the default: it controls the chance of any false claim without assumptio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from guardmark.core.values import dataclass
 from guardmark.stats.distributions import as_p_value, chi_square_upper_tail
 
 if TYPE_CHECKING:

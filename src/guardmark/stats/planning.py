@@ -12,12 +12,13 @@ what is out of range raises `ValueError`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import require_count, require_fraction, require_rate
 from guardmark.stats.distributions import (
     binomial_at_least,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from guardmark.core.estimate import Difference
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import (
     group_column,
     label_column,

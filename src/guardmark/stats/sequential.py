@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from guardmark.core.estimate import Estimate
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import (
     number_column,
     require_count,

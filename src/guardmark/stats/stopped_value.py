@@ -8,11 +8,11 @@ higher than this one did.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import require_part
 
 if TYPE_CHECKING:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, chain, groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.core.values import dataclass
 from guardmark.store.codec import stored_object
 from guardmark.store.connect import values_of
 from guardmark.store.samples import kinds_of

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.core.values import dataclass
 from guardmark.store import connect, samples, schema
 from guardmark.store.codec import manifest_from_json, record_of, stored_object
 from guardmark.store.loop_load import LOOP_LOAD, LoopLoad

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import platform
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import StorageError, StoreError
+from guardmark.core.values import dataclass
 from guardmark.store.file_errors import errors_of_files
 from guardmark.store.locks import try_lock
 from guardmark.store.seals import LOG, RECORDS, SEALS

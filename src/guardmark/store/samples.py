@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from array import array
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from itertools import chain, islice
 from sys import byteorder
@@ -25,6 +25,7 @@ from guardmark.core.sample import (
     ToolCall,
     ToolDefinition,
 )
+from guardmark.core.values import dataclass
 from guardmark.store.codec import stored_object
 from guardmark.store.connect import insert, values_of
 from guardmark.store.schema import definitions

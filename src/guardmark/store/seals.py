@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
 from hashlib import file_digest, sha256
 from typing import IO, TYPE_CHECKING, Final
 
 from guardmark.core.errors import StorageError, StoreError
 from guardmark.core.limits import MIB, MOST_LOG_BYTES, MOST_SEAL_BYTES
+from guardmark.core.values import dataclass
 from guardmark.core.version import VERSION
 from guardmark.store import connect
 from guardmark.store.codec import stored_object

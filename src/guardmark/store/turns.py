@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from guardmark.core.values import dataclass
 from guardmark.store.codec import stored_object
 from guardmark.store.connect import values_of
 

@@ -10,7 +10,7 @@ import json
 import re
 import secrets
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -20,6 +20,7 @@ from guardmark.config.settings import Settings
 from guardmark.core.case import PassedDefinition, PassedGuard, ToolList, ToolResult
 from guardmark.core.place import Place
 from guardmark.core.sample import ToolDefinition, View
+from guardmark.core.values import dataclass
 from guardmark.suites.mcp_connection import (
     VERSION,
     HttpConnection,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from guardmark.canon.orders import canonical_order, holds_order
 from guardmark.core.case import AgentCall, FinalAnswer, ToolCalls, ToolResult, WorldCheck
+from guardmark.core.values import dataclass
 from guardmark.suites.suite import InjectionInfo, TaskInfo
 
 if TYPE_CHECKING:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from guardmark.core.place import Place
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

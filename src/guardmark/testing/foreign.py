@@ -26,7 +26,7 @@ import math
 import warnings
 import zipfile
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from random import Random
@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from guardmark.core.errors import GuardmarkError
 from guardmark.core.outcome import Outcome, VerdictLabel
 from guardmark.core.sample import DEFAULT_TAXONOMY, Label
+from guardmark.core.values import dataclass
 from guardmark.datasets.formats.fields import DatasetSpec
 from guardmark.datasets.loading import load
 from guardmark.interchange.imported import Statements

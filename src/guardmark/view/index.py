@@ -6,7 +6,7 @@ import json
 import math
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
@@ -20,6 +20,7 @@ from guardmark.core.errors import GuardmarkError
 from guardmark.core.estimate import Estimate
 from guardmark.core.limits import MOST_SUMMARY_BYTES
 from guardmark.core.manifest import UNNAMED, PartManifest
+from guardmark.core.values import dataclass
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.run_dir import RunDir
 

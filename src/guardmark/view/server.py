@@ -10,10 +10,10 @@ import secrets
 import socket
 from asyncio import CancelledError
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import ConfigError, needs
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

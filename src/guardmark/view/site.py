@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -31,6 +31,7 @@ from guardmark.app.results.opened_run import analysis_settings
 from guardmark.app.results.reading import ShownSamples, compare_runs
 from guardmark.app.results.run_diff import Change, diff_runs
 from guardmark.core.errors import GuardmarkError, UnknownName
+from guardmark.core.values import dataclass
 from guardmark.reports.chapters.comparison import comparison_document
 from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.document.blocks import section, warning

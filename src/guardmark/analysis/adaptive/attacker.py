@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from guardmark.analysis.adaptive.operators import OperatorClass, standing_of
 from guardmark.analysis.adaptive.rows import FULL
 from guardmark.analysis.defense.counts import grouped_difference
 from guardmark.core.usage import UsageTotals
+from guardmark.core.values import dataclass
 from guardmark.stats.rates.proportion import mover
 from guardmark.store.layers import (
     ADAPTIVE,

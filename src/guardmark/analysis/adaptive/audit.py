@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from guardmark.analysis.adaptive.rows import FULL
 from guardmark.analysis.adaptive.success import ROUNDS
+from guardmark.core.values import dataclass
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.rates.corrected import audited_rate
 from guardmark.store.layers import ADAPTIVE, AUDIT_PREFIX

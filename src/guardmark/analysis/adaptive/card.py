@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
@@ -45,6 +45,7 @@ from guardmark.analysis.adaptive.success import (
 )
 from guardmark.analysis.adaptive.target import TargetCard, measure_target, read_target
 from guardmark.analysis.defense.counts import SampleRates, grouped_difference
+from guardmark.core.values import dataclass
 from guardmark.stats.attempts.extrapolation import Extrapolation, extrapolate_success
 from guardmark.stats.attempts.success_area import area_difference, areas_of
 from guardmark.stats.attempts.survival import (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.adaptive.rows import FULL
+from guardmark.core.values import dataclass
 from guardmark.stats.quantiles import estimate_quantile
 from guardmark.store.layers import ADAPTIVE
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
 from guardmark.analysis.adaptive.rows import FULL, STRICT, words_of
 from guardmark.analysis.adaptive.success import AttackMask
+from guardmark.core.values import dataclass
 from guardmark.stats.rates.clustered import FEW_GROUPS
 from guardmark.stats.rates.means import mean_over_seeds, share_over_seeds
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from guardmark.core.usage import UsageTotals
+from guardmark.core.values import dataclass
 from guardmark.store.layers import (
     ADAPTIVE,
     ARMS,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from guardmark.analysis.defense.counts import grouped_rate
 from guardmark.core.errors import DatasetError
+from guardmark.core.values import dataclass
 from guardmark.stats.drawing import split_by_group
 from guardmark.stats.rates.proportion import wilson
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from guardmark.analysis.adaptive.rows import FULL, STRICT, AttackHistory
 from guardmark.analysis.defense.counts import grouped_difference
+from guardmark.core.values import dataclass
 from guardmark.stats.attempts.success_area import areas_of, success_area
 from guardmark.stats.attempts.survival import chance_of_any, restricted_mean
 from guardmark.stats.rates.means import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from guardmark.analysis.defense.frame import ERROR, MISSING
 from guardmark.analysis.pipeline.frame import SAFE, UNSAFE, combine, is_valid
 from guardmark.core.place import NO_GUARD
 from guardmark.core.usage import UsageTotals
+from guardmark.core.values import dataclass
 from guardmark.stats.figures import Ratio
 from guardmark.store.layers import CANARY_REPLIES, TARGET, is_target_layer
 from guardmark.store.schema import OUTCOME_CODE

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from guardmark.core.arms import leave_one_out
 from guardmark.core.case import CaseEnd, StepKind, name_subject
 from guardmark.core.place import PROXIED, Place
 from guardmark.core.record import Stage
+from guardmark.core.values import dataclass
 from guardmark.store.cases import case_from_json
 
 if TYPE_CHECKING:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
+from guardmark.core.values import dataclass
 from guardmark.stats.paired.crossed import crossed_difference
 from guardmark.stats.quantiles import estimate_quantiles
 from guardmark.stats.rates.crossed import crossed_rate, rate_over_these

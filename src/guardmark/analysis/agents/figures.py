@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ from guardmark.analysis.agents.counting import (
 from guardmark.analysis.agents.spending import CaseSpending, measure_spending
 from guardmark.analysis.compare.verdicts import CHOICE_FROM
 from guardmark.core.arms import without_guard
+from guardmark.core.values import dataclass
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.selection import rate_of_chosen
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from guardmark.core.values import dataclass
 from guardmark.stats.rates.crossed import crossed_rate
 
 _RUNS: Final = 60

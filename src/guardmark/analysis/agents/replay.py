@@ -6,7 +6,7 @@ stands in no stored run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from guardmark.analysis.agents.cases import read_agent_run
@@ -17,6 +17,7 @@ from guardmark.analysis.agents.counting import (
     mean,
     pair_cases,
 )
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - cards are checked against these types
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +15,7 @@ from guardmark.analysis.defense.slices import NOT_STATED
 from guardmark.analysis.frameworks.framework import FIGURES, current_frameworks
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.core.errors import UnknownName
+from guardmark.core.values import dataclass
 from guardmark.core.version import VERSION
 
 if TYPE_CHECKING:

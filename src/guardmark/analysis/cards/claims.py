@@ -5,9 +5,10 @@ A claim is somebody's word. It stands on a card with its source, and never in a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
+
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

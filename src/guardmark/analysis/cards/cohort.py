@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from guardmark.core.manifest import RunManifest

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
+from guardmark.core.values import dataclass
 from guardmark.stats.distributions import two_sided_p, two_sided_z
 from guardmark.stats.multiplicity import holm
 

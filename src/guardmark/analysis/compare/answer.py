@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.compare.merit import by_merit
 from guardmark.analysis.compare.verdicts import ChosenRates, Reliance, judge_chosen
+from guardmark.core.values import dataclass
 from guardmark.stats.planning import rows_to_decide
 
 if TYPE_CHECKING:

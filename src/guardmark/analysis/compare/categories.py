@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from guardmark.core.values import dataclass
 from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.proportion import wilson_limits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,6 +16,7 @@ from guardmark.analysis.defense.latency import measure_latency, spread_times
 from guardmark.analysis.defense.scorecard import RatePair, estimate_rates
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.manifest import PartManifest
+from guardmark.core.values import dataclass
 from guardmark.stats.rates.means import share_mean
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import partial
 from html import escape
@@ -17,6 +17,7 @@ from guardmark.analysis.defense.counts import grouped_difference
 from guardmark.analysis.defense.frame import BLOCK, MISSING, is_decision
 from guardmark.analysis.pipeline.frame import DEFENSE
 from guardmark.core.errors import needs
+from guardmark.core.values import dataclass
 from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.multiplicity import CochranQ, cochran_q, holm, tier_letters
 from guardmark.stats.paired.intervals import clustered_bonett_price, summarise_pairs

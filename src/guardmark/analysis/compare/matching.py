@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -15,6 +15,7 @@ from guardmark.analysis.defense.latency import asking_ranks
 from guardmark.analysis.pipeline.frame import DEFENSE, read_system
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import IncomparableRuns
+from guardmark.core.values import dataclass
 from guardmark.store.columns import Facet, sample_digests
 from guardmark.store.reader import RunState
 

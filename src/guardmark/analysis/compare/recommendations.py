@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from guardmark.analysis.compare.merit import find_dominated
 from guardmark.analysis.compare.verdicts import ANSWERED_ENOUGH, separates
 from guardmark.analysis.pipeline.frame import DEFENSE, is_unguarded
 from guardmark.analysis.settings import RelianceLimits
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

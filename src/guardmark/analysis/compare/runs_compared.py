@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -26,6 +26,7 @@ from guardmark.analysis.defense.slices import NOT_STATED, SEVERITIES
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM, holds_parts
 from guardmark.core.errors import GuardmarkError, IncomparableRuns, UnknownName
 from guardmark.core.sample import minimum_of
+from guardmark.core.values import dataclass
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import estimate_quantiles, median_difference
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.defense.scorecard import Scorecard
 from guardmark.analysis.settings import RelianceLimits
+from guardmark.core.values import dataclass
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.selection import rate_of_chosen
 

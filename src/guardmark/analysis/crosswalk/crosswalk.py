@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.frameworks.framework import FIGURES
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.record import Stage
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import Frame

@@ -7,7 +7,7 @@ of the error for single values and half for combinations (docs/decisions/0091).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from guardmark.analysis.defense.counts import estimate_slices, sort_into_cells
 from guardmark.analysis.defense.scorecard import complement
+from guardmark.core.values import dataclass
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.outlying import excess_over_rest, standing_out
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING
 from guardmark.core.sample import Severity
+from guardmark.core.values import dataclass
 from guardmark.store.schema import ERROR_KINDS, OUTCOME_NAMES
 
 if TYPE_CHECKING:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from guardmark.analysis.defense.scorecard import complement, estimate_errors
 from guardmark.core.record import Stage
+from guardmark.core.values import dataclass
 from guardmark.parsing.actions import says_changed
 
 if TYPE_CHECKING:

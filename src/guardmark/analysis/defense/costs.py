@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,6 +13,7 @@ from guardmark.core.estimate import Difference
 from guardmark.core.place import part_of
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.usage import price_of
+from guardmark.core.values import dataclass
 from guardmark.stats.drawing import DrawPlan, draw_weights, percentile_limits
 from guardmark.store.columns import read_usage, usage_columns
 

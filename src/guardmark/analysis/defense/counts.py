@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
 from guardmark.analysis.defense.frame import REWRITTEN
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import distinct_keys
 from guardmark.stats.rates.clustered import (
     is_dominated,

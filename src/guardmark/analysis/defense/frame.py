@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +13,7 @@ from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import PartManifest
 from guardmark.core.place import BEHIND, part_of
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.core.values import dataclass
 from guardmark.stats.drawing import split_by_group
 from guardmark.store.columns import (
     Facet,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,6 +11,7 @@ from guardmark.analysis.defense.counts import estimate_slices, sort_into_cells
 from guardmark.analysis.defense.frame import ERROR
 from guardmark.core.asking_order import order_samples
 from guardmark.core.outcome import ErrorKind
+from guardmark.core.values import dataclass
 from guardmark.stats.quantiles import RisingTimes, estimate_quantiles, ranks_of, sorted_quantile
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.time_series import CallSeries

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from guardmark.analysis.defense.counts import estimate_slices, sort_into_cells
 from guardmark.analysis.defense.frame import BLOCK, REWRITTEN
+from guardmark.core.values import dataclass
 from guardmark.stats.rates.clustered import wilson_default_slices
 from guardmark.store.details import read_rewritten
 

@@ -7,7 +7,7 @@ can be read as a defense of its own over the same answers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from guardmark.analysis.defense.counts import estimate_share
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR
 from guardmark.analysis.defense.scorecard import complement, estimate_errors
 from guardmark.core.errors import UnknownName
+from guardmark.core.values import dataclass
 from guardmark.store.columns import finding_columns
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from guardmark.analysis.defense.counts import (
 )
 from guardmark.analysis.defense.frame import BLOCK, ERROR, MALFORMED, is_decision
 from guardmark.core.manifest import Policy
+from guardmark.core.values import dataclass
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.planning import rows_for_margin
 from guardmark.stats.rates import ratios

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -11,6 +11,7 @@ import numpy as np
 
 from guardmark.analysis.defense.scorecard import RatePair, complement, estimate_errors
 from guardmark.analysis.settings import PARTIAL_MAX_FPR
+from guardmark.core.values import dataclass
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.paired.intervals import clustered_bonett_price
 from guardmark.stats.paired.noninferiority import noninferiority_clustered

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -18,6 +18,7 @@ from guardmark.analysis.defense.latency import (
 )
 from guardmark.analysis.defense.scorecard import complement
 from guardmark.core.sample import Severity, minimum_of
+from guardmark.core.values import dataclass
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.quantiles import ranks_of, sorted_quantile
 from guardmark.stats.rates.clustered import EffectiveCounts, exceedance

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from guardmark.analysis.defense.counts import estimate_slices, sort_into_cells
 from guardmark.analysis.defense.frame import BLOCK
+from guardmark.core.values import dataclass
 from guardmark.stats.quantiles import estimate_quantiles
 from guardmark.store.details import read_streams
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from guardmark.analysis.defense.counts import grouped_difference, grouped_rate
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, MISSING, read_frame
+from guardmark.core.values import dataclass
 from guardmark.stats.quantiles import estimate_quantiles
 from guardmark.store.turns import asked_turns, read_talks
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.sample import DEFAULT_TAXONOMY
+from guardmark.core.values import dataclass
 
 _FOLDER: Final = Path(__file__).parent
 

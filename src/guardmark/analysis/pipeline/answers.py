@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ from guardmark.core.chunks import split_prefix
 from guardmark.core.outcome import CUT_REASONS, NATIVE_REFUSAL, PROVIDER_ACTIONS, BlockedAt
 from guardmark.core.place import NO_GUARD, Place
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.core.values import dataclass
 from guardmark.net.provider_blocks import is_filter_reason
 from guardmark.parsing.refusals import begins_refusing
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -48,6 +48,7 @@ from guardmark.core.errors import UnknownName
 from guardmark.core.manifest import Policy
 from guardmark.core.place import NO_GUARD, Place, part_of
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.core.values import dataclass
 from guardmark.store.columns import record_columns, sample_columns
 
 if TYPE_CHECKING:

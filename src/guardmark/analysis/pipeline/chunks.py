@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from guardmark.analysis.defense.frame import ALLOW, ERROR, MISSING
 from guardmark.core.record import Stage
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -13,6 +12,7 @@ from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MIS
 from guardmark.analysis.pipeline.columns import Columns, RewrittenTexts
 from guardmark.core.manifest import Policy
 from guardmark.core.place import ALL_DOCUMENTS
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from guardmark.analysis.defense.frame import BLOCK
 from guardmark.analysis.pipeline.frame import ANSWERED
 from guardmark.core.place import Place
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from guardmark.analysis.pipeline.frame import Ends, PlaceRates

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +27,7 @@ from guardmark.core.manifest import PartManifest
 from guardmark.core.outcome import AnswerMode
 from guardmark.core.place import NO_GUARD, Place, part_of
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.core.values import dataclass
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import median_difference
 from guardmark.stats.rates.clustered import effective_counts, summarise

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.defense.counts import grouped_rate
+from guardmark.core.values import dataclass
 from guardmark.store.layers import PLANTED_PREFIX
 
 if TYPE_CHECKING:

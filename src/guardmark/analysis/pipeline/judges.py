@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,6 +15,7 @@ from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import StoreError, UnknownName
 from guardmark.core.place import NO_GUARD
 from guardmark.core.record import Stage
+from guardmark.core.values import dataclass
 from guardmark.parsing.refusals import begins_refusing
 from guardmark.stats.agreement import clustered_kappa, krippendorff_alpha
 from guardmark.stats.rates.corrected import CorrectedRate, JudgeLabels, double_sampled

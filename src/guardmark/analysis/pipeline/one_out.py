@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, MISSING, REWRITTEN
 from guardmark.analysis.pipeline.frame import ANSWERED, find_ends, waited_ms
 from guardmark.core.place import Place
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -12,6 +12,7 @@ import numpy as np
 
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, is_decision, read_frame
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM, PlaceRates, find_ends, read_pipeline
+from guardmark.core.values import dataclass
 from guardmark.stats.distributions import two_sided_t
 
 if TYPE_CHECKING:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from guardmark.analysis.defense.frame import ALLOW, BLOCK
 from guardmark.analysis.pipeline.frame import ANSWERED, UNSAFE, is_valid
+from guardmark.core.values import dataclass
 from guardmark.stats.quantiles import estimate_quantiles
 
 if TYPE_CHECKING:

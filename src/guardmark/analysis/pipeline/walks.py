@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,6 +33,7 @@ from guardmark.core.place import (
 )
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
+from guardmark.core.values import dataclass
 from guardmark.store.columns import record_columns
 
 if TYPE_CHECKING:

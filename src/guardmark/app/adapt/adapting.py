@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -52,6 +52,7 @@ from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.config.deadline import CallAlarm, Overrun
 from guardmark.core.errors import ConfigError, IncomparableRuns, UnknownName, counted
 from guardmark.core.record import Stage
+from guardmark.core.values import dataclass
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.probing import probe_parts
 from guardmark.engine.runner import Ending

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +24,7 @@ from guardmark.config.mistakes import checked_settings
 from guardmark.core.errors import ConfigError, UnknownName, counted
 from guardmark.core.manifest import ARM_OF_AGENTS, IN_PROCESS, PartManifest
 from guardmark.core.place import Place
+from guardmark.core.values import dataclass
 from guardmark.core.version import VERSION
 from guardmark.datasets.formats.writing import write_rows
 from guardmark.engine.agent_case import CaseRules, run_case

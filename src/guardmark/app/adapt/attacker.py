@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
@@ -16,6 +16,7 @@ from guardmark.config.settings import PriceSettings, ServiceSettings, Settings
 from guardmark.config.source import parse_yaml, read_text
 from guardmark.core.errors import ConfigError
 from guardmark.core.protocols import PairJudge
+from guardmark.core.values import dataclass
 from guardmark.engine.probing import probe_helper
 
 if TYPE_CHECKING:

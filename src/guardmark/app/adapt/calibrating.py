@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
@@ -14,6 +14,7 @@ from guardmark.app.adapt.attacker import read_attacker_file
 from guardmark.app.parts.building import build_one, close_parts, open_services
 from guardmark.app.settings import AdaptiveSettings
 from guardmark.core.errors import ConfigError, StorageError, UntrustworthyRun
+from guardmark.core.values import dataclass
 from guardmark.datasets.formats.pairs import read_pairs
 from guardmark.engine.execution.process import run_on_loop
 from guardmark.engine.probing import probe_helper

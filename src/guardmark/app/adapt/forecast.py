@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.purposes import Purpose, by_purpose, most_of_defense, most_of_others
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

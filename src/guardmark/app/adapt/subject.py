@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -28,6 +28,7 @@ from guardmark.core.manifest import BASELINE_ROLE, BASELINE_TYPES
 from guardmark.core.place import NO_GUARD
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
+from guardmark.core.values import dataclass
 from guardmark.engine.plan import layer_of
 from guardmark.reports.chapters.adaptive.chapter import sight_text
 from guardmark.store import integrity

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +14,7 @@ from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import DataManifest, PartManifest
 from guardmark.core.place import Place
 from guardmark.core.sample import Label, Prompt, Sample
+from guardmark.core.values import dataclass
 from guardmark.engine.agent_case import CaseRules
 from guardmark.engine.agents import AgentArm
 from guardmark.engine.plan import BuiltPart

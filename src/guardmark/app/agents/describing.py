@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from guardmark.app.agents.building import build_agent_parts, describe_suites, open_suites
 from guardmark.app.parts.building import close_parts, open_services
 from guardmark.app.parts.loading import require_gate
 from guardmark.core.errors import UnknownName, counted
+from guardmark.core.values import dataclass
 from guardmark.engine.execution.process import run_on_loop
 from guardmark.suites.agentdojo.suite import SUITES
 from guardmark.suites.checking import check_suite

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.run.run_folder import utc_text
 from guardmark.canon.visible import csv_text, text_of_cell
 from guardmark.core.errors import DatasetError, StorageError
+from guardmark.core.values import dataclass
 from guardmark.datasets.formats import files as formats
 from guardmark.datasets.formats.fields import BadRows, DatasetSpec, Fault
 

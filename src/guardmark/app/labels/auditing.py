@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
@@ -25,6 +24,7 @@ from guardmark.app.results.variant_texts import VariantTexts
 from guardmark.core.errors import StoreError, UnknownName
 from guardmark.core.place import NO_GUARD
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.core.values import dataclass
 from guardmark.store.layers import ADAPTIVE
 from guardmark.store.reader import RecordReader
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,7 @@ from guardmark.core.errors import DatasetError
 from guardmark.core.outcome import Evidence, Response, Verdict, VerdictLabel
 from guardmark.core.place import NO_GUARD
 from guardmark.core.record import Stage
+from guardmark.core.values import dataclass
 from guardmark.store.layers import AUDIT_PREFIX
 from guardmark.store.tries import TrySubject
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from guardmark.config.source import read_text
 from guardmark.core.errors import ConfigError, DatasetError, StoreError
 from guardmark.core.place import NO_GUARD, part_of
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.core.values import dataclass
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import Plan
 from guardmark.engine.probing import probe_judge

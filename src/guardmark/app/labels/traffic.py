@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError, DatasetError, counted, needs
+from guardmark.core.values import dataclass
 from guardmark.store.whole_files import whole_file
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -21,6 +21,7 @@ from guardmark.core.place import NO_GUARD, Place
 from guardmark.core.protocols import Closable, Guard
 from guardmark.core.record import FIRST_LAYER
 from guardmark.core.sample import View
+from guardmark.core.values import dataclass
 from guardmark.core.version import VERSION
 from guardmark.defenses.calls.pricing import HasPricedMembers, PricedChain, PricedPart
 from guardmark.defenses.function import AsyncFunctionDefense, FunctionDefense

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -37,6 +37,7 @@ from guardmark.core.limits import MOST_DEFENSES
 from guardmark.core.manifest import BASELINE_ROLE, IN_PROCESS
 from guardmark.core.place import Place, part_of, stored_name
 from guardmark.core.sample import DEFAULT_TAXONOMY, Taxonomy, extended
+from guardmark.core.values import dataclass
 from guardmark.datasets.builtin import DEFAULT_SET
 from guardmark.datasets.loading import DataReading, LoadedData, load
 from guardmark.datasets.specs import dataset_specs

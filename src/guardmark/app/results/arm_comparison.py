@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.agents.cases import read_agent_run
@@ -12,6 +12,7 @@ from guardmark.analysis.agents.replay import is_replay
 from guardmark.analysis.agents.spending import measure_spending
 from guardmark.app.results.opened_run import find_run, label_runs
 from guardmark.core.errors import ConfigError, IncomparableRuns, UnknownName
+from guardmark.core.values import dataclass
 from guardmark.store.reader import RecordReader
 
 if TYPE_CHECKING:

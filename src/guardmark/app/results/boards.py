@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +17,7 @@ from guardmark.app.parts.loading import load_section
 from guardmark.app.results.cards import ClaimsFile, card_json, file_name, read_card
 from guardmark.core.errors import StoreError
 from guardmark.core.limits import MOST_CARDS, MOST_PUBLISHED_BYTES
+from guardmark.core.values import dataclass
 from guardmark.reports.chapters.card import card_document
 from guardmark.reports.document.safe_text import plain_line
 from guardmark.reports.render.feed import FeedEntry, feed_xml

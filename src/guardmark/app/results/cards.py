@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from datetime import date as Day  # noqa: N812 - a field is called date
 from shlex import quote
@@ -23,6 +23,7 @@ from guardmark.app.secret_scan import require_no_secret
 from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError, StoreError, UnknownName
 from guardmark.core.limits import MOST_CARD_BYTES
+from guardmark.core.values import dataclass
 from guardmark.reports.chapters.card import card_document
 from guardmark.reports.document.cells import slug
 from guardmark.reports.render.badge import badge_svg

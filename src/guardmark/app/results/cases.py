@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.agents.cases import read_agent_run
 from guardmark.app.results.opened_run import open_run
 from guardmark.core.errors import UnknownName
+from guardmark.core.values import dataclass
 from guardmark.reports.chapters.case_story import Story, outcome_of, tell_case
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ help of `guardmark export`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +15,7 @@ from guardmark.app.results.opened_run import analysis_settings, open_run, run_co
 from guardmark.app.secret_scan import require_no_secret
 from guardmark.app.settings import REPORTS
 from guardmark.core.errors import ConfigError, StoreError, UnknownName
+from guardmark.core.values import dataclass
 from guardmark.interchange.records.writing import write_csv, write_lines, write_parquet
 from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.document.blocks import FlowChart, Histogram, IntervalChart, LineChart

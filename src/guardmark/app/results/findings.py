@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import NAMESPACE_URL, uuid5
@@ -13,6 +13,7 @@ from guardmark.analysis.gate import gated_arms
 from guardmark.app.results.opened_run import find_run, label_runs, open_run
 from guardmark.config.source import parse_yaml, read_text
 from guardmark.core.errors import ConfigError
+from guardmark.core.values import dataclass
 from guardmark.interchange.sarif import (
     MOST_RESULTS,
     Analysed,

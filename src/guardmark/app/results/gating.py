@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.comparison import compare_arms
@@ -48,6 +48,7 @@ from guardmark.app.settings import (
 )
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.manifest import UNNAMED
+from guardmark.core.values import dataclass
 from guardmark.engine.shards import name_part
 from guardmark.reports.chapters.comparison import run_caveats
 from guardmark.store.reader import RecordReader

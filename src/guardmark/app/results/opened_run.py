@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from guardmark.analysis.settings import AnalysisSettings, RelianceLimits
 from guardmark.app.settings import Config
 from guardmark.core.errors import ConfigError, StoreError, UnknownName
+from guardmark.core.values import dataclass
 from guardmark.datasets.settings import SAID_OF
 from guardmark.interchange.records.parquet import TABLES, unpack_run
 from guardmark.store.reader import RecordReader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.compare.matching import OpenRun
@@ -23,6 +23,7 @@ from guardmark.app.results.highlights import read_exchanges
 from guardmark.app.results.opened_run import analysis_settings, find_run, label_runs, open_run
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.record import Stage
+from guardmark.core.values import dataclass
 from guardmark.reports.chapters.small_slices import stability_document
 from guardmark.reports.render.json.documents import stability_json
 from guardmark.reports.render.markdown import render_markdown

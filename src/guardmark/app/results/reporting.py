@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,7 @@ from guardmark.app.secret_scan import require_no_secret
 from guardmark.app.settings import REPORTS
 from guardmark.core.outcome import Outcome
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.core.values import dataclass
 from guardmark.reports.chapters.advice import changed_sentence
 from guardmark.reports.chapters.run_document import shorten
 from guardmark.reports.document.cells import slug

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from guardmark.app.results.opened_run import find_run
 from guardmark.core.errors import ConfigError, IncomparableRuns, UnknownName
 from guardmark.core.record import Stage
+from guardmark.core.values import dataclass
 from guardmark.store.reader import RecordReader
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import yaml
@@ -17,6 +16,7 @@ from guardmark.analysis.defense.scorecard import complement
 from guardmark.analysis.defense.scores import choose_guaranteed, choose_within
 from guardmark.app.results.opened_run import open_run
 from guardmark.core.errors import ConfigError
+from guardmark.core.values import dataclass
 from guardmark.reports.document.cells import rate_text
 from guardmark.stats.scores.guarantee import ErrorLimits
 from guardmark.store.seals import note_seals

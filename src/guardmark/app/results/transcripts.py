@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +13,7 @@ from guardmark.app.results.variant_texts import VariantTexts
 from guardmark.attacks.talks import prompt_of, spell_talk
 from guardmark.core.errors import ConfigError
 from guardmark.core.sample import Sample, Severity
+from guardmark.core.values import dataclass
 from guardmark.datasets.formats.writing import sample_row
 from guardmark.store.layers import ADAPTIVE
 from guardmark.store.whole_files import whole_file

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.defense.frame import read_frame
@@ -11,6 +11,7 @@ from guardmark.analysis.gate import LiveDefense, LiveRate, reference_rates, watc
 from guardmark.analysis.live import LiveCounts, parse_line
 from guardmark.app.results.opened_run import open_run
 from guardmark.config.settings import Secret, read_text
+from guardmark.core.values import dataclass
 from guardmark.engine.execution.process import run_on_loop
 from guardmark.net.client import Services, post_once
 from guardmark.net.redaction import KNOWN

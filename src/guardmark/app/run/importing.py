@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from guardmark.app.settings import Config
 from guardmark.core.errors import ConfigError, DatasetError, StorageError
 from guardmark.core.manifest import PartManifest
 from guardmark.core.place import NO_GUARD
+from guardmark.core.values import dataclass
 from guardmark.interchange.imported import KEPT, PART_TYPE, Statements
 from guardmark.interchange.importers import describe_data, read_run, store_rows
 from guardmark.store.file_errors import errors_of_files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from guardmark.app.parts.loading import LoadedConfig, parse_config
@@ -13,6 +13,7 @@ from guardmark.app.results.report_files import write_reports
 from guardmark.app.run.running import RunOptions, run
 from guardmark.config.source import parse_yaml, read_text
 from guardmark.core.errors import BudgetReached, ConfigError, GuardmarkError, UnknownName
+from guardmark.core.values import dataclass
 from guardmark.engine.runner import Ending
 from guardmark.interchange.records.writing import matrix_metrics, matrix_pivot
 from guardmark.reports.chapters.matrix import MatrixLine, matrix_document

@@ -7,7 +7,7 @@ import json
 from array import array
 from collections import Counter, defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from itertools import product
 from operator import itemgetter
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.core.values import dataclass
 from guardmark.engine.plan import UNHASHED
 from guardmark.engine.shards import PLACE, ShardSet, in_ranges, without_place
 from guardmark.store import integrity

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
@@ -16,6 +16,7 @@ from guardmark.app.parts.loading import resolved
 from guardmark.config.installation import describe_environment
 from guardmark.core.errors import StorageError
 from guardmark.core.manifest import IN_PROCESS, RunManifest
+from guardmark.core.values import dataclass
 from guardmark.core.version import VERSION
 from guardmark.datasets.settings import data_sha256, merge_files
 from guardmark.engine.shards import name_part

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -41,6 +41,7 @@ from guardmark.config.stop_rules import parse_stop_rule, statements_for
 from guardmark.core.budget import SpendingMeter
 from guardmark.core.errors import ConfigError, StoreError, counted
 from guardmark.core.manifest import LatencyMode
+from guardmark.core.values import dataclass
 from guardmark.core.version import VERSION
 from guardmark.datasets.checks.crossed import note_crossed
 from guardmark.datasets.checks.duplicates import note_copies

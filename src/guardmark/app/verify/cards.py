@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.cards.consistency import contradictions_of
@@ -10,6 +9,7 @@ from guardmark.app.minisign import read_signature
 from guardmark.app.results.cards import differences_of, read_card, remake_card
 from guardmark.app.results.opened_run import open_run
 from guardmark.core.errors import StoreError
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from guardmark.core.values import dataclass
 from guardmark.stats.distributions import t_quantile
 
 if TYPE_CHECKING:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.verify.formulas import PairGroups, RateGroups, difference_interval, rate_interval
 from guardmark.app.verify.mismatches import MismatchKind
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     import sqlite3

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

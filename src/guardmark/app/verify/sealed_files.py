@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import partial
 from glob import escape
 from hashlib import sha256
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.app.settings import REPORTS
 from guardmark.app.verify.mismatches import MismatchKind
+from guardmark.core.values import dataclass
 from guardmark.datasets.loading import file_sha256
 from guardmark.store.run_dir import LOCK
 from guardmark.store.seals import LOG, RECORDS, SEALS, layers_of, read_noted_seals

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.minisign import read_signature
@@ -15,6 +14,7 @@ from guardmark.app.verify.mismatches import Mismatch, Mismatches, MismatchKind
 from guardmark.app.verify.sealed_files import check_seals, unreadable_files
 from guardmark.core.errors import ConfigError
 from guardmark.core.limits import MOST_DESCRIPTION_BYTES
+from guardmark.core.values import dataclass
 from guardmark.core.version import VERSION
 from guardmark.store import integrity
 from guardmark.store.connect import errors_of

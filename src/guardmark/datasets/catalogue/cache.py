@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from tempfile import mkdtemp
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from guardmark.core.errors import ConfigError, DatasetError, ServiceError, listed, needs
+from guardmark.core.values import dataclass
 from guardmark.datasets.catalogue.settings import CatalogueEntry, SourceFile
 from guardmark.datasets.loading import file_sha256
 

@@ -6,11 +6,11 @@ import re
 import tomllib
 import unicodedata
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from guardmark.core.sample import MATERIAL
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -8,9 +8,9 @@ are far too narrow.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from guardmark.core.values import dataclass
 from guardmark.datasets.formats.turns import CONVERSATION, JOINED, TURN, TURNS
 
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ import re
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from guardmark.core.errors import ConfigError
+from guardmark.core.values import dataclass
 from guardmark.datasets.checks.patterns import find_patterns
 
 if TYPE_CHECKING:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from guardmark.core.errors import counted
 from guardmark.core.sample import USUAL_MINIMUM, minimum_of
+from guardmark.core.values import dataclass
 from guardmark.datasets.checks.census import UNSTATED, take_census
 from guardmark.datasets.checks.crossed import crossed_line, find_crossed
 from guardmark.datasets.checks.duplicates import THRESHOLD, describe_method, find_duplicates

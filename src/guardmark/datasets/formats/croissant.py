@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import file_digest
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import DatasetError, listed
+from guardmark.core.values import dataclass
 from guardmark.datasets.formats.fields import Fault, getter
 from guardmark.datasets.formats.files import file_format, read_document, read_rows
 from guardmark.parsing.foreign_text import limited_bytes

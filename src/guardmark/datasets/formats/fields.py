@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from guardmark.core.errors import DatasetError, counted
 from guardmark.core.sample import Label, Role
+from guardmark.core.values import dataclass
 from guardmark.parsing.labels import read_is_attack
 
 if TYPE_CHECKING:

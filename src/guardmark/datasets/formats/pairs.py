@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import DatasetError
+from guardmark.core.values import dataclass
 from guardmark.datasets.formats.fields import DatasetSpec, Fault
 from guardmark.datasets.formats.files import read_rows
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Response, Verdict
 from guardmark.core.sample import View
 from guardmark.core.usage import Usage, call_price, price_of
+from guardmark.core.values import dataclass
 from guardmark.defenses.calls.failure import Failure
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
 from guardmark.core.protocols import BatchLimits, Capabilities
+from guardmark.core.values import dataclass
 from guardmark.defenses.answers import unless_same
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.command.process import ProcessFault, Replies, WorkerProcess

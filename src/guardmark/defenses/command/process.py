@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 import termios
-from dataclasses import dataclass
 from fcntl import ioctl
 from functools import cache
 from json.encoder import encode_basestring_ascii
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from guardmark.canon.visible import spell_hidden
 from guardmark.core.outcome import ErrorKind
+from guardmark.core.values import dataclass
 from guardmark.net.redaction import KNOWN
 from guardmark.parsing.objects import read_json
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from guardmark.core.errors import listed
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
+from guardmark.core.values import dataclass
 from guardmark.defenses.http.stream import EVENTS, JSON_LINES, read_stream
 from guardmark.defenses.http.values import ScoreScale, findings, is_true
 from guardmark.parsing.actions import says_changed

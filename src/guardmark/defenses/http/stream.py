@@ -6,10 +6,11 @@ failure, whatever it had let pass.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, StreamTrace
+from guardmark.core.values import dataclass
 from guardmark.parsing.objects import read_json
 
 if TYPE_CHECKING:

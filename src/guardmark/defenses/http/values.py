@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeGuard
 
 from guardmark.core.errors import ConfigError
 from guardmark.core.limits import MOST_SEARCHED_LEVELS, MOST_SEARCHED_VALUES
 from guardmark.core.outcome import CategoryFinding
+from guardmark.core.values import dataclass
 
 BlockedRule = Callable[[list[object]], bool | None]
 """Values found at the path -> blocked, allowed, or None when they cannot be understood."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from guardmark.core.sample import View
+from guardmark.core.values import dataclass
 from guardmark.engine.recorder import PendingSample
 from guardmark.store.schema import FLAG_COLD
 

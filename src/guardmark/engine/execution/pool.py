@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.config.deadline import overrun_message
 from guardmark.core.errors import UntrustworthyRun
 from guardmark.core.outcome import ErrorKind
+from guardmark.core.values import dataclass
 from guardmark.defenses.calls.failure import Failure
 from guardmark.engine.calls import Answers, decide_all, inline_decide
 from guardmark.engine.execution import worker

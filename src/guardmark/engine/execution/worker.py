@@ -7,7 +7,6 @@ import os
 import pickle
 import signal
 import sys
-from dataclasses import dataclass
 from threading import Thread
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 from guardmark.core.errors import GuardmarkError
 from guardmark.core.outcome import Decision, ErrorKind
 from guardmark.core.sample import Prompt
+from guardmark.core.values import dataclass
 from guardmark.defenses.calls.failure import Failure
 from guardmark.defenses.guard import as_guard
 from guardmark.engine.calls import (

@@ -7,7 +7,6 @@ import lzma
 import struct
 import zipfile
 import zlib
-from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
 from math import isfinite
@@ -27,6 +26,7 @@ from guardmark.core.outcome import (
     VerdictLabel,
 )
 from guardmark.core.sample import Message, Prompt, Role, Sample
+from guardmark.core.values import dataclass
 from guardmark.interchange.imported import (
     ImportedAnswer,
     ImportedRun,

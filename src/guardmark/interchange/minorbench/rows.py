@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING, read_frame
@@ -14,6 +14,7 @@ from guardmark.core.outcome import AnswerMode, Outcome
 from guardmark.core.place import NO_GUARD
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.sample import Role
+from guardmark.core.values import dataclass
 from guardmark.interchange.imported import KEPT
 from guardmark.interchange.minorbench import reading as layout
 from guardmark.store.schema import ANSWER_MODES, OUTCOME_NAMES

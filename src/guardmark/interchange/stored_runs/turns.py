@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from guardmark.core.values import dataclass
 from guardmark.suites.stored import StoredCall, StoredMove
 
 if TYPE_CHECKING:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.defense.bypasses import Flaw, ListedSample
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
+from guardmark.core.values import dataclass
 from guardmark.reports.chapters.answer import nearest_first
 from guardmark.reports.chapters.comparison import (
     choice_sentence,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.compare.comparison import PairVerdict
@@ -12,6 +12,7 @@ from guardmark.analysis.defense.costs import CostUnit
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.core.errors import counted
 from guardmark.core.place import BARE_ARMS
+from guardmark.core.values import dataclass
 from guardmark.reports.document.blocks import (
     Document,
     FigureCell,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from guardmark.core.values import dataclass
 from guardmark.reports.document.blocks import Document, Listing, section
 from guardmark.reports.document.cells import name, table_of
 

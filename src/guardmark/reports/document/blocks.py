@@ -5,9 +5,10 @@ Every text in here may come from data or from a service. A renderer escapes all 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

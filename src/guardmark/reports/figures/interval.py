@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from guardmark.core.values import dataclass
 from guardmark.reports.figures.scale import Scale, scale_of
 from guardmark.reports.figures.svg import (
     NEUTRAL,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from markupsafe import Markup, escape
+
+from guardmark.core.values import dataclass
 
 SHAPES: Final = (
     "M4.5 0A4.5 4.5 0 1 1-4.5 0A4.5 4.5 0 1 1 4.5 0Z",  # circle

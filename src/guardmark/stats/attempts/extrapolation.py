@@ -7,11 +7,12 @@ model, and no curve is extrapolated for him.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import group_column, require_fraction, require_tries
 from guardmark.stats.attempts.survival import attack_success_at
 from guardmark.stats.distributions import two_sided_z

@@ -9,11 +9,12 @@ true where the sample was bypassed, false where it was given up unbroken; both o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import (
     group_column,
     label_column,

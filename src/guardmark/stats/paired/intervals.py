@@ -13,10 +13,10 @@ unequal length or no part of its whole raises `ValueError`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from guardmark.core.estimate import Difference
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import (
     require_count,
     require_counts,

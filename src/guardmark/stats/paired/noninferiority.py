@@ -7,9 +7,10 @@ difference was found is no evidence of this; these tests are.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import require_count, require_fraction
 from guardmark.stats.distributions import as_p_value, normal_upper_tail, t_upper_tail
 from guardmark.stats.paired.intervals import (

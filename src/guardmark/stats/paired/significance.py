@@ -8,11 +8,11 @@ both agree where every group has one sample. A bad count raises `ValueError`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import require_count, require_counts, require_equal_lengths
 from guardmark.stats.distributions import as_p_value, chi_square_upper_tail, log_binomial
 

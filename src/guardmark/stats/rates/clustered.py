@@ -12,12 +12,12 @@ raise `ValueError`. `weights` say how many such groups each entry stands for; No
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from guardmark.core.estimate import Estimate
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import (
     GroupCounts,
     require_counts,

@@ -8,10 +8,11 @@ fared where people labelled too, `confidence` is in (0, 1); what is out of range
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import require_count, require_fraction, require_part
 from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.figures import Ratio

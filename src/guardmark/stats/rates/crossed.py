@@ -14,12 +14,12 @@ outside (0, 1) raise `ValueError`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from guardmark.core.estimate import Estimate
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import (
     label_column,
     require_counts,

@@ -10,10 +10,11 @@ had the same chance, or count with what it stands for.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.estimate import Estimate
+from guardmark.core.values import dataclass
 from guardmark.stats.distributions import log_binomial
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.proportion import ONE_GROUP, Limits, exact_limits

@@ -17,11 +17,12 @@ differ, since five draws from five show too little of the spread (tests/stats/ra
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import (
     group_column,
     require_count,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import require_fraction
 from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.figures import Ratio

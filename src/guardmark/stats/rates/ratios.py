@@ -8,11 +8,12 @@ are worth, and the limits are quantiles of the figure.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import require_fraction
 from guardmark.stats.drawing import DrawPlan, percentile_limits
 from guardmark.stats.figures import Ratio

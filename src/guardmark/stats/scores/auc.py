@@ -18,12 +18,12 @@ group; Imbens & Kolesar (2016), doi:10.1162/REST_a_00552, for the share outside 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from guardmark.core.estimate import Difference
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import group_column, require_fraction, scored_samples
 from guardmark.stats.distributions import (
     as_p_value,

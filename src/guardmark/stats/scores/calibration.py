@@ -7,11 +7,11 @@ outside [0, 1], figures are undefined.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import group_column, require_fraction, scored_samples
 from guardmark.stats.distributions import two_sided_t, two_sided_z
 from guardmark.stats.rates.clustered import EffectiveCounts, group_freedom, wilson_default

@@ -17,11 +17,12 @@ doi:10.1007/978-3-642-40994-3_29, for the logit scale of average precision.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import group_column, require_fraction, scored_samples
 from guardmark.stats.figures import Ratio
 from guardmark.stats.scores.auc import logit_limits, spread_by_group

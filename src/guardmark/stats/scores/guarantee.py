@@ -7,12 +7,12 @@ until an upper confidence bound of the error rate keeps the limit, at it and at 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import group_column, require_fraction, scored_samples
 from guardmark.stats.distributions import incomplete_beta
 from guardmark.stats.rates.clustered import effective_counts, summarise

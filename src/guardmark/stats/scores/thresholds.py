@@ -12,11 +12,11 @@ which flatters them: choose on a calibration split and report what `measure_at` 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from guardmark.core.values import dataclass
 from guardmark.stats.arguments import require_rate, scored_samples
 from guardmark.stats.rates.ratios import Statistic, estimate_ratios
 

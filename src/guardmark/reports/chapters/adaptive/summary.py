@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from guardmark.canon.visible import spell_hidden
+from guardmark.core.values import dataclass
 from guardmark.reports.chapters.adaptive.chapter import FLAGS, sight_text
 from guardmark.reports.chapters.adaptive.models import meaning_sentences
 from guardmark.reports.document.blocks import Bullets, Document, muted, present, section, warning

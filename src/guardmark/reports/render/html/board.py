@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.cards.ranking import RANKED
 from guardmark.analysis.pipeline.frame import SYSTEM
+from guardmark.core.values import dataclass
 from guardmark.reports.chapters.card import cell_of
 from guardmark.reports.document.blocks import IntervalChart, IntervalMark
 from guardmark.reports.document.safe_text import plain_line

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from guardmark.core.values import dataclass
 from guardmark.reports.document.blocks import FigureCell, FlowChart, Histogram, LineChart, Table
 from guardmark.reports.document.wording import has_interval
 from guardmark.reports.figures.svg import BASELINE, NEUTRAL, dot, element, series_class

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup, escape
 
 from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.canon.visible import hidden_pieces
+from guardmark.core.values import dataclass
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ Times stand in the block `timing` of a summary and nowhere else, so equal record
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.core.values import dataclass
 from guardmark.reports.chapters.advice import advice_sentence
 from guardmark.reports.chapters.comparison import pair_sentence
 from guardmark.reports.chapters.pipeline import legacy_note, warnings_of

@@ -18,12 +18,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
 from json.encoder import encode_basestring
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
