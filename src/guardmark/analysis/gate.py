@@ -15,7 +15,7 @@ import numpy as np
 
 from guardmark.analysis.defense.counts import estimate_share
 from guardmark.analysis.defense.frame import ERROR, MALFORMED
-from guardmark.analysis.defense.latency import measure_latency, order_by_latency
+from guardmark.analysis.defense.latency import measure_latency, order_timed
 from guardmark.analysis.defense.scorecard import complement, estimate_rates
 from guardmark.analysis.defense.slices import FACETS, NOT_STATED, Slicer
 from guardmark.analysis.pipeline.frame import deployed
@@ -409,9 +409,11 @@ def _slice_rates(
 ) -> dict[tuple[str, bool], dict[str, Estimate]]:
     """Return the rate of each value of some facets, by facet and label; rare values stay apart."""
     rates: dict[tuple[str, bool], dict[str, Estimate]] = {}
-    by_latency = order_by_latency(frame, arm.records) if facets else np.zeros(0, dtype=np.int64)
+    if not facets:
+        return rates
+    order = order_timed(frame, arm.records)
     for facet in facets:
-        for table in Slicer(frame, facet).tables(arm, by_latency=by_latency):
+        for table in Slicer(frame, facet).tables(arm, order=order):
             rates[facet, table.is_attack] = {
                 entry.name: entry.rate
                 for entry in table.rates

@@ -152,8 +152,7 @@ def analyse_run(
     chosen = settings or AnalysisSettings.of(reader.manifest())
     frame = read_for_report(reader, chosen, most=most)
     taxonomy = count_taxonomy(frame)
-    asked = _asked(frame)
-    slicers = [Slicer(frame, facet, asked=asked) for facet in (*FACETS, *chosen.slices)]
+    slicers = [Slicer(frame, facet) for facet in (*FACETS, *chosen.slices)]
     defenses = _analyse_arms(
         frame,
         slicers=slicers,
@@ -355,13 +354,7 @@ def _replay(reader: RecordReader, settings: AnalysisSettings) -> ReplayAnalysis 
 
 def _unseen(reader: RecordReader, frame: Frame) -> tuple[Unseen, ...]:
     """Find what providers kept from guards and judges; a counted run holds no places to look at."""
-    is_malformed = any(
-        outcome == "malformed"
-        for defense, stage, layer in reader.recorded_stages()
-        if stage in {Stage.DEFENSE, Stage.JUDGE}
-        for _, outcome in reader.counts(defense, stage=stage, layer=layer)
-    )
-    if not is_malformed or not len(frame.samples.ids):
+    if not reader.holds_malformed or not len(frame.samples.ids):
         return ()
     from guardmark.analysis.pipeline.answers import find_unseen
     from guardmark.analysis.pipeline.frame import read_pipeline

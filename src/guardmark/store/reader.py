@@ -139,6 +139,11 @@ class RecordReader(AbstractContextManager["RecordReader", None]):
         """Whether a run is one of agents."""
         return any(stage is Stage.CASE for _, stage, _ in self.recorded_stages())
 
+    @property
+    def holds_malformed(self) -> bool:
+        """Whether a guard or a judge gave an answer that could not be read."""
+        return self.connection.value(schema.query("any_malformed")) is not None
+
     def records(
         self,
         *,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from guardmark.analysis.defense.latency import measure_latency, order_by_latency
+from guardmark.analysis.defense.latency import measure_latency, order_timed
 from guardmark.analysis.defense.scorecard import (
     assess_widths,
     make_scorecard,
@@ -116,8 +116,8 @@ def analyse_defense(
     `asked` is what `asking_ranks` says of the frame: the same for all of its defenses.
     """
     settings, card = frame.settings, make_scorecard(frame, arm)
-    by_latency = order_by_latency(frame, arm.records)
-    slices = [table for slicer in slicers for table in slicer.tables(arm, by_latency=by_latency)]
+    order = order_timed(frame, arm.records, ranks=asked)
+    slices = [table for slicer in slicers for table in slicer.tables(arm, order=order)]
     stopped = frame.stopped(arm)
     if stopped:
         slices = [table.greyed() for table in slices]

@@ -328,12 +328,37 @@ def rising_times(
     return RisingTimes(timing.latency_ns[at] / unit_ns, late, None if often is None else often[at])
 
 
-def order_by_latency(frame: Frame, records: RecordColumns) -> NDArray[np.int64]:
-    """Return the timed records of a part, fastest first."""
-    records, _ = timing_of(frame, records)
-    timed = np.flatnonzero(is_timed(records))
-    order: NDArray[np.int64] = timed[np.argsort(records.latency_ns[timed], kind="stable")]
-    return order
+@dataclass(slots=True, kw_only=True)
+class TimedOrder:
+    """The timed records of a part, put in order once for all facets.
+
+    Attributes:
+        fastest_first: Places of the records, the lowest latency first.
+        as_asked: The same places in the order of the calls, or None of a counted run, which does
+            not know it.
+        medians_of_whole: Median latency of benign samples and of attacks, once a facet of one value
+            has asked for them: they are those of every such facet.
+    """
+
+    fastest_first: NDArray[np.int64]
+    as_asked: NDArray[np.int64] | None
+    medians_of_whole: list[Quantile | None] | None = None
+
+
+def order_timed(
+    frame: Frame, records: RecordColumns, *, ranks: NDArray[np.int64] | None = None
+) -> TimedOrder:
+    """Put the timed records of a part in order; `ranks` as for `measure_latency`."""
+    timing, often = timing_of(frame, records)
+    timed = np.flatnonzero(is_timed(timing))
+    as_asked: NDArray[np.int64] | None = None
+    if often is None:
+        asked = call_order(frame, records, ranks=ranks)
+        as_asked = timed[np.argsort(asked[timed], kind="stable")]
+    return TimedOrder(
+        fastest_first=timed[np.argsort(timing.latency_ns[timed], kind="stable")],
+        as_asked=as_asked,
+    )
 
 
 def _histogram(*sides: RisingTimes) -> LatencyHistogram | None:

@@ -10,8 +10,7 @@ import numpy as np
 
 from guardmark.analysis.defense.counts import estimate_slices, slice_codes, sort_into_cells
 from guardmark.analysis.defense.latency import (
-    asking_ranks,
-    call_order,
+    TimedOrder,
     is_timed,
     rising_times,
     timing_of,
@@ -101,8 +100,8 @@ class SliceTable:
 class Slicer:
     """Sorts the samples of a run once, for all of its defenses."""
 
-    def __init__(self, frame: Frame, facet: str, *, asked: NDArray[np.int64] | None = None) -> None:
-        """Sort by a facet; `asked` is what `asking_ranks` says, for who slices by many."""
+    def __init__(self, frame: Frame, facet: str) -> None:
+        """Sort by a facet."""
         column = frame.facet(facet)
         self.facet = facet
         self._frame, self._settings = frame, frame.settings
@@ -115,15 +114,10 @@ class Slicer:
         alone = self._cells.of_sample  # where no samples share groups, these are the slices
         self._slices = slice_codes(frame, codes, count) if frame.is_grouped else alone
         self._timed = self._slices
-        self._asked: NDArray[np.int64] | None = None
-        if frame.times is None:
-            self._asked = asking_ranks(frame) if asked is None else asked
-        else:
+        if frame.times is not None:
             self._timed = slice_codes(frame.times, _fold(frame.times, facet, rare), count)
 
-    def tables(
-        self, arm: DefenseColumn, *, by_latency: NDArray[np.int64]
-    ) -> tuple[SliceTable, SliceTable]:
+    def tables(self, arm: DefenseColumn, *, order: TimedOrder) -> tuple[SliceTable, SliceTable]:
         """Slice one defense's error rates: of attacks, of benign samples."""
         frame, cells = self._frame, self._cells
         rates = estimate_slices(
@@ -131,7 +125,11 @@ class Slicer:
         )
         of_record, often = self._slices.take(arm.records.sample), frame.record_weights(arm.records)
         asked = np.bincount(of_record, weights=often, minlength=len(rates)).astype(int).tolist()
-        medians = self._medians(arm, of_record, by_latency)
+        medians = order.medians_of_whole
+        if self._cells.slice_count > 2 or medians is None:
+            medians = self._medians(arm, of_record, order)
+        if self._cells.slice_count == 2:  # benign samples and attacks of one value
+            order.medians_of_whole = medians
         sides: tuple[list[SliceRate], list[SliceRate]] = ([], [])
         for number, rate in enumerate(rates):
             if not asked[number]:
@@ -166,34 +164,30 @@ class Slicer:
         self,
         arm: DefenseColumn,
         of_record: NDArray[np.unsignedinteger],
-        by_latency: NDArray[np.int64],
+        order: TimedOrder,
     ) -> list[Quantile | None]:
         """Return the median latency of each slice in milliseconds, by its groups and call order."""
         count, confidence = self._cells.slice_count, self._settings.confidence
         timing, often = timing_of(self._frame, arm.records)
-        slices = self._timed.take(timing.sample.take(by_latency))
-        # A stable sort by slice keeps the fastest first within each; quick on small integers.
-        order = np.argsort(slices, kind="stable")
-        ends = np.cumsum(np.bincount(slices, minlength=count))
-        parts = np.split(by_latency[order], ends)[:-1]
+        of_timed = self._timed.take(timing.sample)
+        parts = _split_by_slice(order.fastest_first, of_timed, count)
+        calls: list[NDArray[np.int64] | None] = [None] * count
+        if order.as_asked is not None:
+            calls[:] = _split_by_slice(order.as_asked, of_timed, count)
         held = [rising_times(timing, often, at) for at in parts]
         middles = np.array([each.point(0.5)[0] if len(each) else 0.0 for each in held])
         # Of a counted run all times are below: groups are taken to be alike within, to be safe.
         timed, own = is_timed(arm.records), arm.records.latency_ns
         hits = timed & (own <= middles[of_record])
         below = estimate_slices(self._frame, self._cells, arm.records, hits=hits, trials=timed)
-        asked: NDArray[np.int64] | None = None
-        if often is None:
-            asked = call_order(self._frame, arm.records, ranks=self._asked)
         medians: list[Quantile | None] = []
-        for times, rate, middle, part in zip(held, below, middles.tolist(), parts, strict=True):
+        for times, rate, middle, part in zip(held, below, middles.tolist(), calls, strict=True):
             if not len(times):
                 medians.append(None)
                 continue
             series: tuple[CallSeries, ...] = ()
-            if asked is not None:
-                calls = part[np.argsort(asked[part], kind="stable")]
-                series = (CallSeries(own[calls], confidence=confidence),)
+            if part is not None:
+                series = (CallSeries(own[part], confidence=confidence),)
             ranks = ranks_of(EffectiveCounts.of(rate), 0.5, series=series, confidence=confidence)
             median = sorted_quantile(times, 0.5, ranks=ranks, confidence=confidence)
             # Of times too few for limits the middle still stands, with the reason.
@@ -206,6 +200,17 @@ class Slicer:
                 )
             )
         return medians
+
+
+def _split_by_slice(
+    places: NDArray[np.int64], of_record: NDArray[np.unsignedinteger], count: int
+) -> list[NDArray[np.int64]]:
+    """Split places of records by their slice; within each they keep their order."""
+    slices = of_record.take(places)
+    # A stable sort is quick on small integers.
+    together = places[np.argsort(slices, kind="stable")]
+    ends = np.cumsum(np.bincount(slices, minlength=count))
+    return np.split(together, ends)[:-1]
 
 
 def _milliseconds(nanoseconds: float | None) -> float | None:
