@@ -26,7 +26,7 @@ from guardmark.stats.rates.clustered import effective_counts, summarise
 from guardmark.stats.time_series import CallSeries, calls_worth_one
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import ArrayLike
 
@@ -476,14 +476,10 @@ def ranks_of(
         upper = ranks_at(rank).upper
         return upper is not None and rank >= upper
 
-    # What calls are worth at the middle says nearly where the limits lie: the search begins there.
-    lower = first_where(
-        lambda rank: not is_below_limit(rank),
-        range(1, middle + 1),
-        near=at_middle.lower or 1,
-    )
-    lower -= 1
-    upper = first_where(is_above_limit, range(middle, trials + 1), near=at_middle.upper or trials)
+    up_to_middle = range(1, middle + 1)
+    from_middle = range(middle, trials + 1)
+    lower = bisect_left(up_to_middle, x=True, key=lambda rank: not is_below_limit(rank))
+    upper = middle + bisect_left(from_middle, x=True, key=is_above_limit)
     if not lower or upper > trials:
         return RankInterval(
             lower=lower or None,
@@ -493,41 +489,6 @@ def ranks_of(
             reason=_hang_together(trials, trials / calls_worth_one(dependent, middle)),
         )
     return RankInterval(lower=lower, upper=upper, trials=trials, needed=at_middle.needed)
-
-
-def first_where(is_so: Callable[[int], bool], numbers: range, *, near: int) -> int:
-    """Find the first of rising numbers from which on something is so, asking few of them.
-
-    The search begins at a guess and doubles its steps away from it, so that it costs twice the
-    logarithm of how far off the guess was.
-
-    Args:
-        is_so: What is asked; not so for the numbers before the one sought, and so from it on.
-        numbers: The numbers, each one more than the one before.
-        near: The guess; the nearest of the numbers stands for one outside of them.
-
-    Returns:
-        The number, or the one after the last where it is so of none.
-    """
-    if not numbers:
-        return numbers.stop
-    at = min(max(near, numbers.start), numbers.stop - 1)
-    step = 1
-    if is_so(at):
-        low, high = at - step, at
-        while low >= numbers.start and is_so(low):
-            step *= 2
-            low, high = low - step, low
-        low = max(low, numbers.start - 1)
-    else:
-        low, high = at, at + step
-        while high < numbers.stop and not is_so(high):
-            step *= 2
-            low, high = high, high + step
-        high = min(high, numbers.stop)
-    # Not so at `low`, so at `high`.
-    between = range(low + 1, high)
-    return low + 1 + bisect_left(between, x=True, key=is_so)
 
 
 def _scaled_ranks(trials: int, worth: float, quantile: float, *, confidence: float) -> RankInterval:
