@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision
 from guardmark.core.place import Place
 from guardmark.engine.agent_case import CaseRules, run_case
@@ -18,6 +20,7 @@ from guardmark.suites.obedient import ObedientAgent
 from guardmark.suites.suite import CaseId, cases_of
 
 if TYPE_CHECKING:
+    from guardmark.core.case import CaseResult
     from guardmark.core.sample import Prompt
 
 pytestmark = pytest.mark.slow
@@ -71,9 +74,40 @@ async def test_each_case_ends_as_the_reference_says(name: str, shared_dir: Path)
     assert found == wanted
 
 
+async def test_arms_share_what_was_called_and_part_where_one_goes_another_way(
+    tmp_path: Path,
+) -> None:
+    """Once the package is gone, what an arm did can be done again, and nothing else."""
+    if not INTERPRETER:
+        pytest.skip("GUARDMARK_AGENTDOJO names no Python with AgentDojo")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec "{INTERPRETER}" "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    suite = await AgentDojoSuite.start("banking", interpreter=str(python), processes=1)
+    cases = cases_of(suite, ["important_instructions"], only_measurable=True)
+    case = next(case for case in cases if case.injection)
+
+    async def carry_out(*, blocks: bool) -> CaseResult:
+        async def ask(*_: object) -> tuple[Decision, int | None]:
+            return (BLOCKED if blocks else ALLOWED), 1
+
+        world = await suite.open(case)
+        guards = {Place.TOOL_RESULT: ("guard",)}
+        result = await run_case(world, ObedientAgent(world), ask, guards=guards, rules=CaseRules())
+        await world.close()
+        return result
+
+    first = await carry_out(blocks=False)
+    await suite.close()
+    python.unlink()
+    again = await carry_out(blocks=False)
+    assert replace(again, latency_ns=None) == replace(first, latency_ns=None)
+    assert first.injection_done
+    with pytest.raises(ConfigError, match="cannot be started"):
+        await carry_out(blocks=True)
+
+
 def test_an_environment_without_the_package_is_a_mistake_with_a_next_step() -> None:
     """Where to get it, and where to name it."""
-    from guardmark.core.errors import ConfigError
-
     with pytest.raises(ConfigError, match="pip install"):
         asyncio.run(AgentDojoSuite.start("banking", interpreter=""))

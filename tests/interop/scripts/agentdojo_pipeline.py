@@ -1,6 +1,6 @@
 """Run AgentDojo's own pipeline with an agent that obeys and a detector in its place for detectors.
 
-    python agentdojo_pipeline.py SUITE DETECTOR
+    python agentdojo_pipeline.py SUITE DETECTOR omit|abort
 
 Prints, as JSON, task, injection (or null), utility and security of each case. It imports nothing of
 guardmark: the agent is written anew from its description.
@@ -41,8 +41,8 @@ def canonical(text: str) -> str:
 class Detector(PromptInjectionDetector):
     """A detector of texts, as the package wants one."""
 
-    def __init__(self, decides: Callable[[str], bool]) -> None:
-        super().__init__(mode="message", raise_on_injection=False)
+    def __init__(self, decides: Callable[[str], bool], *, aborts: bool) -> None:
+        super().__init__(mode="message", raise_on_injection=aborts)
         self.decides = decides
 
     def detect(self, tool_output: str) -> bool:
@@ -113,6 +113,7 @@ def main() -> None:
     """Run every case of a suite with one detector."""
     warnings.simplefilter("ignore")
     suite, decides = get_suite("v1.2.2", sys.argv[1]), DETECTORS[sys.argv[2]]
+    aborts = sys.argv[3] == "abort"
     attack = load_attack("important_instructions", suite, Named())
     cases = [(name, None) for name in suite.user_tasks]
     cases += [(name, other) for name in suite.user_tasks for other in suite.injection_tasks]
@@ -120,7 +121,7 @@ def main() -> None:
         task = suite.user_tasks[name]
         injection = suite.injection_tasks[other] if other else None
         agent = Obedient(task, injection)
-        elements = [ToolsExecutor(), Detector(decides), agent]
+        elements = [ToolsExecutor(), Detector(decides, aborts=aborts), agent]
         loop = ToolsExecutionLoop(elements, max_iters=1_000)
         pipeline = AgentPipeline([InitQuery(), agent, loop])
         pipeline.name = MODEL

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections import OrderedDict
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from itertools import count
@@ -16,7 +17,7 @@ from guardmark.suites.agentdojo.process import AgentDojoProcess
 from guardmark.suites.suite import CaseId, InjectionInfo, TaskInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 SUITES: Final = ("banking", "slack", "travel", "workspace")
 """Names of its suites."""
@@ -28,6 +29,8 @@ _OUR_NAMES: Final = {
     "tool-knowledge": "tool_knowledge",
 }
 """How errands words an order, to what AgentDojo calls the like."""
+_MOST_KNOWN: Final = 64
+"""Cases of which is kept what was called in them: more than are under way at once."""
 
 
 def start_processes(interpreter: str, count: int = 0) -> Sequence[AgentDojoProcess]:
@@ -46,6 +49,7 @@ class AgentDojoSuite:
         self._described = described
         self._processes = processes
         self._numbers = count()
+        self._known: OrderedDict[tuple[CaseId, str | None], _KnownCase] = OrderedDict()
 
     @classmethod
     async def start(
@@ -103,7 +107,35 @@ class AgentDojoSuite:
         return True
 
     async def open(self, case: CaseId, *, text: str | None = None) -> AgentDojoWorld:
-        """Open the world of one case in one of the processes."""
+        """Open the world of one case; what another arm called in it is not called again."""
+
+        async def start() -> _StartedCase:
+            return await self._start_case(case, text)
+
+        known = self._known.get((case, text))
+        started = None
+        if known is None:
+            started = await start()
+            known = _KnownCase(opened=started.opened)
+            self._known[case, text] = known
+            if len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
+        goal = ""
+        for injection in self.injections:
+            if injection.id == case.injection:
+                goal = injection.order
+        return AgentDojoWorld(
+            prompt=next(task.prompt for task in self.tasks if task.id == case.task),
+            tools=self.tools,
+            order=goal,
+            opened=known.opened,
+            start=start,
+            moment=known.beginning,
+            started=started,
+        )
+
+    async def _start_case(self, case: CaseId, text: str | None) -> _StartedCase:
+        """Open a case in one of the processes."""
         count = next(self._numbers)
         process, number = self._processes[count % len(self._processes)], f"{self._own_name}-{count}"
         opened = await process.ask(
@@ -115,18 +147,7 @@ class AgentDojoSuite:
             attack=_OUR_NAMES.get(case.wording, case.wording),
             text=text,
         )
-        goal = ""
-        for injection in self.injections:
-            if injection.id == case.injection:
-                goal = injection.order
-        return AgentDojoWorld(
-            number=number,
-            process=process,
-            prompt=next(task.prompt for task in self.tasks if task.id == case.task),
-            tools=self.tools,
-            order=goal,
-            opened=opened,
-        )
+        return _StartedCase(number=number, process=process, opened=opened)
 
     async def injected_text(self, case: CaseId) -> str:
         """Return what the package's attack writes into the world of a case."""
@@ -145,16 +166,57 @@ class AgentDojoSuite:
             await process.close()
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Moment:
+    """What is known of a case after certain calls: what one more returned, what checks found."""
+
+    results: dict[str, tuple[ToolResult, _Moment]] = field(default_factory=dict)
+    checks: dict[str, WorldCheck] = field(default_factory=dict)
+    injected: Sequence[AgentCall] | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AgentDojoWorld:
-    """One case in a process."""
+class _KnownCase:
+    """What was seen of a case, in whichever arm."""
+
+    opened: Mapping[str, Any]
+    beginning: _Moment = field(default_factory=_Moment)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _StartedCase:
+    """A case that is open in a process."""
 
     number: str
     process: AgentDojoProcess
+    opened: Mapping[str, Any]
+
+    async def ask(self, do: str, **about: object) -> Mapping[str, Any]:
+        """Put a question about the case."""
+        return await self.process.ask(do, case=self.number, **about)
+
+    async def call(self, call: AgentCall) -> ToolResult:
+        """Carry out a call."""
+        answer = await self.ask("call", name=call.name, arguments=dict(call.arguments))
+        return ToolResult(text=answer["text"], is_error=answer["is_error"])
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class AgentDojoWorld:
+    """One case; a process holds it from the first call on that no arm made before.
+
+    Tools do what the world and the calls before say, so arms that make the same calls share their
+    results. Where one goes another way, the case is opened anew and brought to that point.
+    """
+
     prompt: str
     tools: tuple[ToolDefinition, ...]
     order: str
     opened: Mapping[str, Any]
+    start: Callable[[], Awaitable[_StartedCase]]
+    moment: _Moment
+    started: _StartedCase | None
+    made: list[AgentCall] = field(default_factory=list)
 
     @property
     def outputs(self) -> tuple[str, str]:
@@ -167,24 +229,46 @@ class AgentDojoWorld:
 
     async def injected_calls(self) -> Sequence[AgentCall]:
         """The calls that do the injection, for the world as it is now."""
-        answer = await self.process.ask("injected", case=self.number)
-        return _calls(answer["calls"])
+        if self.moment.injected is None:
+            case = await self._reached()
+            self.moment.injected = _calls((await case.ask("injected"))["calls"])
+        return self.moment.injected
 
     async def call(self, call: AgentCall) -> ToolResult:
-        """Carry out a call."""
-        answer = await self.process.ask(
-            "call", case=self.number, name=call.name, arguments=dict(call.arguments)
-        )
-        return ToolResult(text=answer["text"], is_error=answer["is_error"])
+        """Carry out a call, or return what it returned at this point."""
+        key = json.dumps([call.name, dict(call.arguments)], sort_keys=True, default=str)
+        known = self.moment.results.get(key)
+        if known is None or self.started is not None:
+            case = await self._reached()
+            result = await case.call(call)
+            known = self.moment.results.setdefault(key, (result, _Moment()))
+        self.made.append(call)
+        result, self.moment = known
+        return result
 
     async def check(self, answer: str) -> WorldCheck:
         """Ask the package's own checks."""
-        found = await self.process.ask("check", case=self.number, answer=answer)
-        return WorldCheck(task_done=found["task_done"], injection_done=found["injection_done"])
+        if answer not in self.moment.checks:
+            case = await self._reached()
+            found = await case.ask("check", answer=answer)
+            self.moment.checks[answer] = WorldCheck(
+                task_done=found["task_done"], injection_done=found["injection_done"]
+            )
+        return self.moment.checks[answer]
+
+    async def _reached(self) -> _StartedCase:
+        """Return the case in a process, after the calls that were made."""
+        if self.started is None:
+            self.started = await self.start()
+            for call in self.made:
+                await self.started.call(call)
+        return self.started
 
     async def close(self) -> None:
-        """Forget the case."""
-        await self.process.ask("close", case=self.number)
+        """Forget the case in its process."""
+        if self.started is not None:
+            await self.started.ask("close")
+            self.started = None
 
 
 def _calls(stated: Sequence[Mapping[str, Any]]) -> list[AgentCall]:
