@@ -51,13 +51,18 @@ async def ask(serve: Any) -> Ask:
     """Ask a service that sends these pieces, with a pause of 20 ms before each."""
 
     async def ask_one(
-        *pieces: bytes, kind: str = EVENTS, hangs: bool = False, cuts: bool = False, **settings: Any
+        *pieces: bytes,
+        kind: str = EVENTS,
+        hangs: bool = False,
+        cuts: bool = False,
+        most_mib: int = 8,
+        **settings: Any,
     ) -> Decision:
         async def reply(request: web.Request) -> web.StreamResponse:
             response = web.StreamResponse(headers={"Content-Type": kind})
             await response.prepare(request)
             for piece in pieces:
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.02 if len(pieces) < 10 else 0)
                 await response.write(piece)
             if hangs:
                 await asyncio.sleep(3)
@@ -65,7 +70,12 @@ async def ask(serve: Any) -> Ask:
                 request.transport.abort()
             return response
 
-        limits = ServiceLimits(connect_timeout_s=10, read_timeout_s=0.5 if hangs else 10, retries=0)
+        limits = ServiceLimits(
+            connect_timeout_s=10,
+            read_timeout_s=0.5 if hangs else 10,
+            retries=0,
+            max_response_bytes=most_mib << 20,
+        )
         client = Services(default=limits)
         try:
             server = await serve(reply)
@@ -136,6 +146,30 @@ async def test_a_stream_of_10_mb_is_refused(ask: Ask) -> None:
     for pieces in ([event("a" * 500_000)] * 21, [b"data: " + b"a" * 10_500_000]):
         decision = await ask(*pieces, END)
         assert (decision.outcome, decision.error_kind) == (Outcome.ERROR, ErrorKind.CONTRACT)
+        assert decision.evidence is not None
+        assert "max_answer_mib" in decision.evidence.message
+
+
+async def test_a_stream_of_10_mb_has_a_decision_where_it_may_be_so_long(ask: Ask) -> None:
+    """Under a larger limit to its end; a block that comes early counts under any limit."""
+    long = [event("a" * 500_000)] * 21
+    assert trace(await ask(*long, END, most_mib=16)).characters == 10_500_000
+    early = await ask(event("ab"), event("x", blocked=True), *long, END)
+    assert (early.outcome, trace(early).characters) == (Outcome.BLOCK, 2)
+
+
+async def test_an_answer_in_many_small_parts_is_read(ask: Ask) -> None:
+    """The limit of values holds for a line, not for all of a long answer together."""
+    inner = {"content": "word ", "role": None, "tool_calls": None, "function_call": None}
+    choice = {"index": 0, "delta": inner, "logprobs": None, "finish_reason": None}
+    part = {"id": "x", "object": "chunk", "model": "m", "choices": [choice], "blocked": False}
+    line = b"data: " + json.dumps(part).encode() + b"\n\n"
+    stream = STREAM | {"each": "$.choices[0].delta.content"}
+    decision = await ask(*[line * 100] * 120, END, stream=stream)
+    assert (decision.outcome, trace(decision).characters) == (Outcome.ALLOW, 60_000)
+    dense = b'data: {"chunk": "a", "blocked": false, "more": [' + b"0," * 100_000 + b"0]}\n\n"
+    decision = await ask(dense, END)
+    assert (decision.outcome, decision.error_kind) == (Outcome.ERROR, ErrorKind.CONTRACT)
 
 
 async def test_what_a_part_does_not_say_is_never_guessed(ask: Ask) -> None:

@@ -26,9 +26,11 @@ FIRST = []
 
 
 def late(text):
-    FIRST.append(time.monotonic())
-    time.sleep(0.01)
-    return time.monotonic() - FIRST[0] > 0.04
+    now = time.process_time()  # a clock that stands still while the machine does something else
+    FIRST.append(now)
+    while time.process_time() < now + 0.01:
+        pass
+    return time.process_time() - FIRST[0] > 0.04
 """
 CHANGING = """\
 version: 1
@@ -113,7 +115,7 @@ async def test_a_stream_of_10_mb_is_a_counted_failure_that_says_why(
     assert summary["defenses"][0]["rates"]["attack_success_rate"]["trials"] == 5
     done = await typed("show", "out", "--errors", cwd=tmp_path)
     assert "long: error (contract)" in done.out
-    assert "more than 8388608 bytes; the answer was refused" in done.out
+    assert "more than 8388608 bytes; the answer was refused (max_answer_mib" in done.out
 
 
 async def test_an_arm_that_needs_a_key_and_one_that_does_not(

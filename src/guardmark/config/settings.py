@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from guardmark.core.errors import ConfigError
-from guardmark.core.limits import LONGEST_WAIT_S
+from guardmark.core.limits import LONGEST_WAIT_S, MOST_ANSWER_MIB, USUAL_ANSWER_MIB
 from guardmark.core.manifest import LatencyMode
 from guardmark.core.values import dataclass
 
@@ -212,6 +212,7 @@ class ServiceSettings(Settings):
     read_timeout_s: float = Field(60.0, gt=0)
     retries: int = Field(3, ge=0, le=20)
     adaptive: bool = False
+    max_answer_mib: int = Field(USUAL_ANSWER_MIB, ge=1, le=MOST_ANSWER_MIB)
     ca_file: str | None = None
     base_urls: list[str] = Field(default_factory=list)
 

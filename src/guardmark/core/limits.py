@@ -35,6 +35,8 @@ MOST_IMPORTED_BYTES: Final = 1 << 30
 MOST_DECISION_BYTES: Final = 256 * MIB
 MOST_WEIGHT_BYTES: Final = 256 * MIB
 
+USUAL_ANSWER_MIB: Final = 8
+MOST_ANSWER_MIB: Final = 32  # a line of a cassette holds an answer
 MOST_VALUES_OF_AN_ANSWER: Final = 100_000
 MOST_CALLS_OF_AN_ANSWER: Final = 100
 MOST_SEARCHED_VALUES: Final = 20_000
@@ -141,7 +143,15 @@ TABLE: Final = (
     *_of(
         "answers",
         (
-            "commas and brackets of one answer of a guard, a model or a judge",
+            f"an answer of a service (`max_answer_mib`, at most {MOST_ANSWER_MIB} MiB)",
+            _mib(USUAL_ANSWER_MIB * MIB),
+        ),
+        (
+            "commas and brackets of one answer of a part, or of one line of one that streams",
+            f"{MOST_VALUES_OF_AN_ANSWER:,}",
+        ),
+        (
+            f"lines of an answer that streams, for each {USUAL_ANSWER_MIB} MiB of `max_answer_mib`",
             f"{MOST_VALUES_OF_AN_ANSWER:,}",
         ),
         ("calls of tools in one answer of an agent's model", f"{MOST_CALLS_OF_AN_ANSWER}"),

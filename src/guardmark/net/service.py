@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from guardmark.core.errors import ConfigError
+from guardmark.core.limits import USUAL_ANSWER_MIB
 from guardmark.core.values import dataclass
 from guardmark.net.deadline import Deadline
 from guardmark.net.in_flight import AdaptiveLimit, Gate
@@ -95,7 +96,7 @@ class ServiceLimits:
     retries: int = 3
     backoff_s: float = 0.25
     adaptive: bool = False
-    max_response_bytes: int = 8 * MEBIBYTE
+    max_response_bytes: int = USUAL_ANSWER_MIB * MEBIBYTE
     ca_file: str | None = None
     base_urls: tuple[str, ...] = ()  # further addresses of the same service
 

@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 
-from guardmark.core.limits import MOST_VALUES_OF_AN_ANSWER
+from guardmark.core.limits import MIB, MOST_VALUES_OF_AN_ANSWER, USUAL_ANSWER_MIB
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.values import dataclass
 from guardmark.net.error_bodies import error_inside, error_of
@@ -106,9 +106,9 @@ class Wire:
                 status = response.status
                 most = self._service.limits.max_response_bytes
                 if self._is_last is None:
-                    received = await _read(response, most)
+                    received, is_full = await _read(response, most), False
                 else:
-                    received = await _read_lines(response, most, self._is_last, arrived)
+                    received, is_full = await _read_lines(response, most, self._is_last, arrived)
                 service_ns = perf_counter_ns() - started_ns
         except (aiohttp.ClientError, OSError, ValueError) as error:
             service_ns = perf_counter_ns() - started_ns
@@ -124,13 +124,17 @@ class Wire:
         )
         if received is None:
             message = f"{self._shown} sent more than {most} bytes; the answer was refused"
+            message += f" (max_answer_mib of this service: {most / MIB:g})"
             kind = ErrorKind.CONTRACT
             return replace(answer, error="too_large", error_kind=kind, message=message)
-        is_long = received[MOST_VALUES_OF_AN_ANSWER:] != b""
-        is_full = is_long and not self._is_of_numbers and _has_too_many_values(received)
-        if is_full or len(arrived) > MOST_VALUES_OF_AN_ANSWER:
+        if self._is_last is None and not self._is_of_numbers:
+            is_full = _has_too_many_values(received)
+        if is_full:
             message = f"{self._shown} sent more than {MOST_VALUES_OF_AN_ANSWER:,} values in one"
             message += " answer; it was refused"
+            if self._is_last is not None:
+                message = f"{self._shown} streamed more than {_most_lines(most):,} lines, or more "
+                message += f"than {MOST_VALUES_OF_AN_ANSWER:,} values in one; it was refused"
             return replace(
                 answer,
                 body=b"",
@@ -239,8 +243,15 @@ def _has_too_many_values(body: bytes) -> bool:
     Commas and brackets are counted: what stands within texts counts too, as it costs next to
     nothing to count and no answer of a guard, a judge or a model comes near the limit.
     """
+    if len(body) <= MOST_VALUES_OF_AN_ANSWER:
+        return False
     marks = body.count(b",") + body.count(b"[") + body.count(b"{")
     return marks > MOST_VALUES_OF_AN_ANSWER
+
+
+def _most_lines(most: int) -> int:
+    """Return how many lines a stream of at most so many bytes may have."""
+    return MOST_VALUES_OF_AN_ANSWER * max(1, most // (USUAL_ANSWER_MIB * MIB))
 
 
 async def _read(response: ClientResponse, most: int) -> bytes | None:
@@ -269,10 +280,21 @@ async def _read(response: ClientResponse, most: int) -> bytes | None:
         raise
 
 
+class _Streamed(NamedTuple):
+    """What was read of a stream: None where it is too long; and whether it holds too much."""
+
+    body: bytes | None
+    is_full: bool = False
+
+
 async def _read_lines(
     response: ClientResponse, most: int, is_last: Callable[[bytes], bool], arrived: list[int]
-) -> bytes | None:
-    """Read a stream up to its last line, and note when each line came; None when it is too long."""
+) -> _Streamed:
+    """Read a stream up to its last line, and note when each line came.
+
+    What a line holds is looked at by itself: a long answer comes in many small parts.
+    """
+    most_lines = _most_lines(most)
     body = bytearray()
     start = looked = 0
     try:
@@ -283,14 +305,17 @@ async def _read_lines(
                 arrived.append(now_ns)
                 line = bytes(body[start:stop])
                 start = looked = stop + 1
-                if is_last(line) or len(arrived) > MOST_VALUES_OF_AN_ANSWER:
+                if _has_too_many_values(line) or len(arrived) > most_lines:
                     response.close()
-                    return bytes(body[:start])
+                    return _Streamed(b"", is_full=True)
+                if is_last(line):
+                    response.close()
+                    return _Streamed(bytes(body[:start]))
             if len(body) > most:
                 response.close()
-                return None
+                return _Streamed(None)
             looked = len(body)
-        return bytes(body)
+        return _Streamed(bytes(body), is_full=_has_too_many_values(bytes(body[start:])))
     except BaseException:
         response.close()
         raise

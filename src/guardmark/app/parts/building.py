@@ -16,6 +16,7 @@ from guardmark.attacks.contract import GradientAttack, GradientDefense
 from guardmark.config.deadline import FOLDER_TIMEOUT_S, PATTERN_TIMEOUT_S, CallAlarm
 from guardmark.config.settings import BuildContext, stated_price
 from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.limits import MIB
 from guardmark.core.manifest import PartManifest
 from guardmark.core.place import NO_GUARD, Place
 from guardmark.core.protocols import Closable, Guard
@@ -502,8 +503,9 @@ def open_services(
     usual = loaded.config.run.concurrency
     limits = {
         base: ServiceLimits(
-            **dict(service)
+            **{key: value for key, value in service if key != "max_answer_mib"}
             | {
+                "max_response_bytes": service.max_answer_mib * MIB,
                 "concurrency": service.concurrency or usual,
                 "ca_file": str(loaded.folder / service.ca_file) if service.ca_file else None,
                 "base_urls": tuple(service.base_urls),
