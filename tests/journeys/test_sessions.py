@@ -175,21 +175,144 @@ async def test_a_budget_that_ends_in_a_conversation_says_what_is_asked_again(
     assert "broken off" in done.err
 
 
+ARMS = """\
+version: 1
+data: [{{path: data.jsonl{turns}}}]
+defenses:
+  mask: {{type: python, target: "guards.py:mask"}}
+  service: &service
+    type: http
+    url: "{url}/check"
+    body: {{talk: {{$input: session}}, message: {{$input: text}}}}
+    blocked: "$.blocked"
+{more}pipeline:
+  model: {{type: scripted, otherwise: "An answer in blue."}}
+  judges: [{{type: rules, unsafe: ["blue"]}}]
+  arms: {arms}
+run: {{concurrency: 4, repeats: {repeats}}}
+"""
+MASK = """\
+from guardmark import Decision, Outcome
+
+
+def mask(text):
+    if "name" not in text:
+        return False
+    return Decision(outcome=Outcome.ALLOW, text=text.replace("name", "[hidden]"))
+"""
+BOTH = "{bare: {}, both: {input: [mask, service], output: service}}"
+ANSWER = "An answer in blue."
+
+
+def laid_out(
+    folder: Path,
+    url: str,
+    arms: str = BOTH,
+    *,
+    repeats: int = 1,
+    count: int = 6,
+    turns: str = "",
+    more: str = "",
+) -> None:
+    """Write guards, data and a configuration of arms: every second text has a name in it."""
+    (folder / "guards.py").write_text(MASK, "utf-8")
+    colours = {0: " red", 10: " red and blue"}
+    texts = [
+        f"text {n}{colours.get(n if n == 10 else n % 3, '')}{' name' if n % 2 else ''}"
+        for n in range(count)
+    ]
+    write_rows(
+        folder / "data.jsonl",
+        [
+            {
+                "id": f"s{n}",
+                "text": text,
+                "label": "benign" if n % 3 else "attack",
+                "category": "extraction",
+            }
+            for n, text in enumerate(texts)
+        ],
+    )
+    config = ARMS.format(url=url, arms=arms, repeats=repeats, turns=turns, more=more)
+    (folder / "bench.yaml").write_text(config, "utf-8")
+
+
+def heard_in_arm(service: KeepsTalks) -> list[list[str]]:
+    """What was heard under each id, without the look before the run and the calls to warm up."""
+    return sorted(said for said in service.heard.values() if said)
+
+
+async def test_a_service_hears_request_and_answer_of_an_arm_under_one_id(
+    tmp_path: Path, serve: Serve
+) -> None:
+    """One id a sample and repeat; what a mask wrote anew and its answer belong together."""
+    service = KeepsTalks()
+    laid_out(tmp_path, (await serve(service.answer)).url, repeats=2)
+    await printed("run", "bench.yaml", "-o", "out", cwd=tmp_path)
+    plain = [[f"text {n}{' red' if n % 3 == 0 else ''}", ANSWER] for n in (0, 2, 4)]
+    raw = [f"text {n}{' red' if n % 3 == 0 else ''} name" for n in (1, 3, 5)]
+    masked = [[text.replace("name", "[hidden]"), ANSWER] for text in raw]
+    expected = [*plain, *([text] for text in raw), *masked]
+    assert heard_in_arm(service) == sorted(expected * 2)
+    # Of what was said in red the answer in blue is one too many: known from the session alone.
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
+    (both,) = (arm for arm in summary["pipeline"]["arms"] if arm["name"] == "both")
+    stopped = {(each["guard"], each["place"]): each["attacks"] for each in both["stopped"]}
+    assert stopped["service", "output"]["successes"] == 4  # two attacks, each repeat
+    assert "service keeps a session" in (tmp_path / "out" / "report.md").read_text("utf-8")
+    assert guardmark("verify", "out", cwd=tmp_path).code == 0
+
+
+async def test_a_session_belongs_to_one_arm(tmp_path: Path, serve: Serve) -> None:
+    """Two arms would share its calls: refused with what to write; two defenses hear two sessions."""
+    service = KeepsTalks()
+    url = (await serve(service.answer)).url
+    laid_out(tmp_path, url, "{before: {input: service}, both: {input: service, output: service}}")
+    for command in (("check", "bench.yaml"), ("run", "bench.yaml", "-o", "out")):
+        said = await printed(*command, cwd=tmp_path, code=2)
+        assert "service inserts session and stands in the arms before and both" in said
+        assert "service-before and service-both" in said
+    assert service.heard == {}
+    arms = "{before: {input: service}, both: {input: other, output: other}}"
+    laid_out(tmp_path, url, arms, more="  other: *service\n")
+    await printed("run", "bench.yaml", "-o", "out", cwd=tmp_path)
+    lengths = sorted(len(said) for said in heard_in_arm(service))
+    assert lengths == [1] * 6 + [2] * 6
+
+
+@pytest.mark.slow
+async def test_a_killed_run_of_arms_goes_on_under_the_same_ids(
+    tmp_path: Path, serve: Serve
+) -> None:
+    """What was stored is not asked again; what was under way is, in its session."""
+    service = KeepsTalks(0.01)
+    arms = "{both: {input: service, output: service}}"
+    laid_out(tmp_path, (await serve(service.answer)).url, arms, count=300)
+    await asyncio.to_thread(kill_once_stored, "run", "bench.yaml", "-o", "out", cwd=tmp_path)
+    before = {session: list(said) for session, said in service.heard.items()}
+    assert any(len(said) == 1 for said in before.values())
+    await printed("run", "bench.yaml", "-o", "out", cwd=tmp_path)
+    assert len(service.heard) == 300
+    blocked = [said for said in service.heard.values() if "red and blue" in said[0]]
+    assert [said[-1] for said in service.heard.values()].count(ANSWER) == 300 - len(blocked)
+    assert len(blocked) == 1
+    again = [session for session, said in service.heard.items() if len(said) > 2]
+    assert set(again) <= set(before)
+    assert len(again) <= 8  # the calls that were under way
+    assert guardmark("verify", "out", cwd=tmp_path).code == 0
+
+
 async def test_where_turns_do_not_come_in_order_a_session_is_refused(
     tmp_path: Path, serve: Serve
 ) -> None:
-    """Around a model, before anything is asked; and in an attack on a run that is measured."""
+    """Turns around a model, before anything is asked; and an attack on a run that is measured."""
     service = KeepsTalks()
-    prepared(tmp_path, (await serve(service.answer)).url, 4)
-    bench = tmp_path / "bench.yaml"
-    model = (
-        "pipeline: {guards: [none, service], model: {type: scripted}, "
-        "judges: [{type: rules, unsafe: [red]}]}\n"
-    )
-    (tmp_path / "model.yaml").write_text(bench.read_text("utf-8") + model, "utf-8")
-    said = await printed("run", "model.yaml", "-o", "out", cwd=tmp_path, code=2)
-    assert "service inserts session" in said
+    url = (await serve(service.answer)).url
+    laid_out(tmp_path, url, turns=", turns: each")
+    said = await printed("run", "bench.yaml", "-o", "out", cwd=tmp_path, code=2)
+    assert "service inserts session, but around a model turns" in said
     assert service.heard == {}
+    prepared(tmp_path, url, 4)
     said = await printed("adapt", "bench.yaml", "-o", "out2", cwd=tmp_path, code=2)
     assert "service inserts session" in said
     assert len(service.heard) == 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from guardmark.core.case import CaseEnd
@@ -17,7 +17,7 @@ from guardmark.engine.calls import (
     as_coroutine,
     as_decision,
 )
-from guardmark.engine.plan import refuse_sessions
+from guardmark.engine.execution.sessions import session_id
 from guardmark.engine.recorder import open_recorder
 from guardmark.engine.run_monitor import Halt, Progress, RunMonitor
 from guardmark.engine.runner import raise_for, run_state, summary_of
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from guardmark.core.case import Agent, CaseResult, World
+    from guardmark.core.manifest import RunManifest
     from guardmark.core.outcome import Decision
     from guardmark.core.place import Place
+    from guardmark.core.protocols import Guard
     from guardmark.core.sample import Prompt
     from guardmark.engine.agent_case import CaseRules
     from guardmark.engine.plan import Plan
@@ -84,20 +86,48 @@ class _Lane:
     missing: frozenset[int]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sessions:
+    """Ids for the guards that keep a session: one a case, arm and repeat.
+
+    A case that was broken off is carried out anew, under another id: that is what `begun` counts.
+    """
+
+    guards: frozenset[str]
+    manifest: RunManifest | None
+    begun: int
+
+    def of(self, guard: str, lane: _Lane, position: int) -> str:
+        """Return the id of a case for a guard; nothing where it keeps no session."""
+        if guard not in self.guards:
+            return ""
+        words = guard, lane.arm.name, position, lane.repeat, self.begun
+        return session_id(self.manifest, *words)
+
+
 @dataclass(slots=True, kw_only=True)
 class _Asker:
     """Asks guards; the same guard about the same prompt of a case once, whichever arm asks."""
 
     monitor: RunMonitor
     guards: Mapping[str, Callable[[Prompt], Awaitable[Decision]]]
+    sessions: _Sessions
 
     async def ask(
-        self, guard: str, prompt: Prompt, *, position: int, repeat: int
+        self, guard: str, prompt: Prompt, *, lane: _Lane, position: int
     ) -> tuple[Decision, int | None]:
-        """Return the decision of a guard and its time; the same question is put once."""
-        question = Question(guard, (prompt,), position, repeat)
+        """Return the decision of a guard and its time; the same question is put once.
+
+        A guard that keeps a session hears each arm by itself.
+        """
         asker = self.monitor.asker
-        asked, is_new = await asker.ask_once(self.guards[guard], question, case=position)
+        session = self.sessions.of(guard, lane, position)
+        if session:
+            own = Question(guard, (replace(prompt, session=session),), position, lane.repeat)
+            asked, is_new = await asker.put(self.guards[guard], own), True
+        else:
+            question = Question(guard, (prompt,), position, lane.repeat)
+            asked, is_new = await asker.ask_once(self.guards[guard], question, case=position)
         decision = as_decision(asked.answer)
         if is_new:
             self._note(guard, decision)
@@ -120,7 +150,6 @@ async def run_agents(
     stop: StopSignal | None = None,
 ) -> RunSummary:
     """Carry out every case in every arm that is not stored yet."""
-    refuse_sessions(plan.plan.guards, "in cases of agents")
     counters = progress or Progress()
     monitor = RunMonitor(
         plan.plan, writer, progress=counters, stop=stop or StopSignal(), stop_rule=None
@@ -129,6 +158,7 @@ async def run_agents(
     asker = _Asker(
         monitor=monitor,
         guards={guard.name: as_coroutine(guard) for guard in plan.plan.guards},
+        sessions=_sessions(plan.plan.guards, writer),
     )
     writer.plan(counters.planned)
     waiting = iter(range(writer.sample_count))
@@ -143,6 +173,13 @@ async def run_agents(
     writer.finish(run_state(monitor))
     raise_for(monitor)
     return summary_of(monitor, counters)
+
+
+def _sessions(guards: Sequence[Guard], writer: RecordWriter) -> _Sessions:
+    """Begin the sessions of an invocation, where a guard keeps any."""
+    names = frozenset(guard.name for guard in guards if guard.capabilities.keeps_session)
+    begun = writer.begin_sessions() if names else 0
+    return _Sessions(guards=names, manifest=writer.manifest, begun=begun)
 
 
 def _lanes(plan: AgentPlan, monitor: RunMonitor) -> list[_Lane]:
@@ -179,7 +216,7 @@ async def _work(
 
 async def _carry_out(plan: AgentPlan, lane: _Lane, asker: _Asker, position: int) -> CaseResult:
     async def ask(guard: str, _place: Place, prompt: Prompt) -> tuple[Decision, int | None]:
-        return await asker.ask(guard, prompt, position=position, repeat=lane.repeat)
+        return await asker.ask(guard, prompt, lane=lane, position=position)
 
     world = await plan.open_world(position)
     asked: dict[Place, Sequence[str]] = {}

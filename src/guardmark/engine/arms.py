@@ -11,7 +11,7 @@ from guardmark.core.values import dataclass
 from guardmark.engine.context import ContextAnswers, ContextGuard, documents_of, pass_guards
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from guardmark.core.chunks import ChunkRule
     from guardmark.core.sample import Message, Prompt
@@ -71,6 +71,19 @@ class ArmProgram:
     def call(self, part: str, after: str) -> Call:
         """Return a call."""
         return Call(part, after) if after else self.calls[part]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The guards, by the names under which their decisions are stored."""
+        return (*self.before, *(guard.part for guard in self.context), *self.behind)
+
+    def history(self, written: Mapping[str, str | None]) -> str:
+        """Return what the guards before the model made of a sample, as `Call.after` says."""
+        after = ""
+        for guard in self.before:
+            if guard + after in written:
+                after += AFTER + guard
+        return after
 
 
 class Reply(NamedTuple):

@@ -35,15 +35,25 @@ from guardmark.engine.calls import (
 from guardmark.engine.execution.actors import ActorDefense
 from guardmark.engine.execution.batches import BatchQueue, takes_batches
 from guardmark.engine.execution.executor import DefenseWork
+from guardmark.engine.execution.sessions import session_id
 from guardmark.engine.plan import layer_of
 from guardmark.engine.recorder import PendingSample, Recorder, open_recorder
 from guardmark.engine.run_monitor import Halt
 from guardmark.store.schema import OUTCOME_CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import (
+        Awaitable,
+        Callable,
+        Coroutine,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from guardmark.core.protocols import ChatModel, Guard, Judge
+    from guardmark.engine.asking import Answered
     from guardmark.engine.plan import Pipeline
     from guardmark.engine.run_monitor import RunMonitor
     from guardmark.store.samples import Chunk
@@ -108,11 +118,18 @@ class PipelineRunner:
                 self._guards[stored_name(guard.name, Place.CONTEXT)] = work
         self._behind = {name for program in self._programs for name in program.behind}
         self._context = {guard.part for program in self._programs for guard in program.context}
+        self._sessions = {
+            name: program
+            for program in self._programs
+            for name in program.parts
+            if self._guards[name].guard.capabilities.keeps_session
+        }
         is_single = plan.timing.mode is LatencyMode.ISOLATED
         elsewhere = {
             name
             for name, guard in self._guards.items()
             if name not in self._context
+            and name not in self._sessions
             and (guard.recorders[0].later or isinstance(guard.guard, ActorDefense))
         }
         self.asks = {
@@ -120,6 +137,7 @@ class PipelineRunner:
             for name, guard in self._guards.items()
             if name in self._behind
             or name in self._context
+            or name in self._sessions
             or not (is_single or guard.guard.capabilities.is_inline or name in elsewhere)
         }
         self._first_calls = {name: Call(name) for name in self._guards}
@@ -211,7 +229,10 @@ class PipelineRunner:
             if name in self._context:
                 step = self._document_step(name)
             elif (
-                name in self.asks and takes_batches(guard.guard, plan) and name not in self._behind
+                name in self.asks
+                and takes_batches(guard.guard, plan)
+                and name not in self._behind
+                and name not in self._sessions
             ):
                 queue = BatchQueue(guard.guard, self._monitor)
                 self._batch_queues.append(queue)
@@ -253,7 +274,9 @@ class PipelineRunner:
             return
         part, after = call
         if after:
-            if part in self._context:
+            if part in self._sessions:
+                twins: Iterable[Call] = ()  # its session has to hear every call
+            elif part in self._context:
                 twins = state.document_twins(call)
             else:
                 twins = state.twins(call, is_behind=part in self._behind)
@@ -456,6 +479,27 @@ class PipelineRunner:
         if state.written or self._context:
             self._go_on(state)
 
+    def _ask_guard(
+        self,
+        ask: Callable[[Prompt], Awaitable[Decision]],
+        item: PendingSample,
+        call: Call,
+        state: SampleState,
+    ) -> Awaitable[Answered]:
+        """Ask a guard; one that keeps a session hears every call itself, under the arm's id."""
+        program = self._sessions.get(call.part)
+        if program is None:
+            return self._monitor.asker.ask(ask, item.question())
+        # What it is asked about a text that the arm's guards wrote anew before it is no part of
+        # what the arm has it hear.
+        is_before = call.part in program.before
+        history = call.after if is_before else program.history(state.written)
+        guard = self._guards[call.part].guard.name
+        words = guard, "arm", state.position, state.repeat, history
+        session = session_id(self._monitor.writer.manifest, *words)
+        item = item._replace(prompt=replace(item.prompt, session=session))
+        return self._monitor.asker.put(ask, item.question())
+
     def _guard_step(self, name: str) -> Step:
         ask, is_behind = as_coroutine(self._guards[name].guard), name in self._behind
         first = self._first_calls[name]
@@ -470,7 +514,7 @@ class PipelineRunner:
             if after and state.is_left_empty(call, is_behind=is_behind):
                 answer = _NOTHING_TO_LOOK_AT
             elif prompt is not None:
-                answer, took = await self._monitor.asker.ask(ask, item.question())
+                answer, took = await self._ask_guard(ask, item, call, state)
             decision = as_decision(answer)
             code = recorder.record_decision(item, decision, latency_ns=took)
             self._note_decision(call, state, decision, code)
@@ -488,7 +532,7 @@ class PipelineRunner:
             answer: object = _NOTHING_TO_LOOK_AT
             took: int | None = None
             if message.content.strip() or message.images:
-                answer, took = await self._monitor.asker.ask(ask, item.question())
+                answer, took = await self._ask_guard(ask, item, call, state)
             decision = as_decision(answer)
             code = recorder.record_decision(item, decision, latency_ns=took)
             self._note_decision(call, state, decision, code)

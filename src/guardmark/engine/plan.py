@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.budget import Budget, SpendingMeter
@@ -93,6 +94,13 @@ class Pipeline:
     places: ArmPlaces = field(default_factory=dict)
     shown_all: Mapping[str, frozenset[str]] = field(default_factory=dict)
     chunks: ArmChunks = field(default_factory=dict)
+
+    @property
+    def guards_of_arms(self) -> Mapping[str, tuple[str, ...]]:
+        """The guards of each arm, wherever they stand in it."""
+        if not self.places:
+            return {arm: (arm,) for arm in self.arms}
+        return {arm: tuple(chain(*at.values())) for arm, at in self.places.items()}
 
     def guards_at(self, place: Place) -> tuple[str, ...]:
         """Return the guards that stand at a place in any arm."""
@@ -262,9 +270,31 @@ def refuse_sessions(guards: Sequence[Guard], where: str) -> None:
             )
 
 
+def refuse_shared_sessions(
+    guards: Sequence[Guard], arms: Mapping[str, Sequence[str]], *, has_turns: bool
+) -> None:
+    """Refuse guards that keep a session in several arms, or beside turns of conversations.
+
+    Arms share the calls that they have in common, and a call can stand in one session only.
+    """
+    for guard in guards:
+        own = [arm for arm, names in arms.items() if guard.name in names]
+        if not own or not guard.capabilities.keeps_session:
+            continue
+        if has_turns:
+            refuse_sessions([guard], "around a model")
+        if len(own) > 1:
+            raise ConfigError(
+                f"{guard.name} inserts session and stands in the arms {' and '.join(own[:2])}: "
+                "arms share equal calls, and a call belongs to one session.\n"
+                f"Next: give each arm a defense of its own with the same settings, for example "
+                f"{guard.name}-{own[0]} and {guard.name}-{own[1]}."
+            )
+
+
 def _check_pipeline(plan: Plan, pipeline: Pipeline, names: Sequence[str]) -> None:
     """Refuse a pipeline that cannot be carried out."""
-    refuse_sessions(plan.guards, "in a pipeline")
+    refuse_shared_sessions(plan.guards, pipeline.guards_of_arms, has_turns=False)
     if plan.timing.mode is LatencyMode.OPEN:
         raise ConfigError(
             "Latency mode open measures defenses alone; a pipeline has no single send time.\n"

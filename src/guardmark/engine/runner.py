@@ -223,7 +223,8 @@ def _work(guard: Guard, monitor: RunMonitor) -> DefenseWork:
     # Answers of the model differ by repeat, so a guard that reads them is asked in each. A run that
     # was begun before answers were shared goes on as it began.
     reads_answers = guard.capabilities.view is View.RESPONSE
-    is_once = guard.name in monitor.plan.asked_once and not reads_answers
+    keeps_session = guard.capabilities.keeps_session
+    is_once = guard.name in monitor.plan.asked_once and not reads_answers and not keeps_session
     if is_once and len({monitor.writer.stored.count(each.batch) for each in recorders}) == 1:
         later = tuple(recorder.batch for recorder in recorders[1:])
         recorders = (replace(recorders[0], later=later), *recorders[1:])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aiohttp import web
+from tests.app.agents.house import CASES, write_bench
 from tests.app.agents.killing import kill_once_stored, stored_records
 
 from guardmark.app.measuring import measure
@@ -18,6 +22,8 @@ from guardmark.app.verify.verification import verify
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from tests.conftest import Serve
+
     from guardmark.app.results.reporting import RunOutput
 
 GUARDS = """
@@ -238,3 +244,43 @@ def test_thirty_guards_in_one_run(tmp_path: Path) -> None:
     path.write_text(json.dumps(document), encoding="utf-8")
     _, _, summary = _run(path, limit=2)
     assert len(summary["agent"]["arms"]) == 31
+
+
+async def test_a_guard_that_keeps_a_session_hears_each_arm_of_a_case_by_itself(
+    tmp_path: Path, serve: Serve
+) -> None:
+    """One id a case, arm and repeat: what tools returned comes under it in order."""
+    heard: defaultdict[str, list[str]] = defaultdict(list)
+
+    async def answer(request: web.Request) -> web.Response:
+        asked = await request.json()
+        if not asked["case"].startswith("single-"):
+            heard[asked["case"]].append(asked["text"])
+        return web.json_response({"blocked": False})
+
+    path = write_bench(
+        tmp_path,
+        {
+            "bare": {},
+            "results": {"tool_result": "service"},
+            "calls": {"tool_call": "service", "tool_result": "service"},
+        },
+        defenses={
+            "service": {
+                "type": "http",
+                "url": (await serve(answer)).url,
+                "body": {"case": {"$input": "session"}, "text": {"$input": "text"}},
+                "blocked": "$.blocked",
+            }
+        },
+        run={"repeats": 2},
+    )
+    await asyncio.to_thread(_run, path)
+    cases = 3 + 2 * CASES  # tasks alone, and under both wordings
+    assert len(heard) == 2 * cases * 2
+    lengths = Counter(len(texts) for texts in heard.values())
+    # A call and its result where nothing is injected; the obedient agent makes another call.
+    assert lengths == {1: 3 * 2, 2: 2 * CASES * 2 + 3 * 2, 4: 2 * CASES * 2}
+    for texts in heard.values():
+        if len(texts) == 4:
+            assert [text.startswith("{") for text in texts] == [True, False, True, False]

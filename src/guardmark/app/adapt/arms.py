@@ -31,7 +31,7 @@ from guardmark.engine.agent_case import CaseRules, run_case
 from guardmark.engine.asking import Asker
 from guardmark.engine.calls import as_coroutine
 from guardmark.engine.execution.process import run_on_loop
-from guardmark.engine.plan import ADDRESS_SETTINGS, BuiltPart, Parts
+from guardmark.engine.plan import ADDRESS_SETTINGS, BuiltPart, Parts, refuse_sessions
 from guardmark.engine.runner import Ending
 from guardmark.store.reader import RecordReader
 from guardmark.suites.obedient import ObedientAgent
@@ -322,7 +322,9 @@ async def _is_followed(suite: AgentSuite, case: CaseId, text: str) -> bool:
 def _built(arm: _Arm, parts: AgentParts, *, bench: _Bench, rules: CaseRules) -> BuiltPart:
     """Describe an arm as a defense: its guards and suites are what it is made of."""
     used = {name for names in arm.guards.values() for name in names}
-    guards = [built.manifest for built in parts.guards if built.manifest.name in used]
+    built = [each for each in parts.guards if each.manifest.name in used]
+    refuse_sessions([each.part for each in built], "in an adaptive attack")
+    guards = [each.manifest for each in built]
     made_of: dict[str, object] = {
         "arm": arm.name,
         "place": Place.TOOL_RESULT.value,

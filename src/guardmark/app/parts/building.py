@@ -31,7 +31,13 @@ from guardmark.defenses.identity import Identity, identity_of
 from guardmark.defenses.profile import describe_profile
 from guardmark.engine.execution.actors import ActorDefense
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
-from guardmark.engine.plan import ADDRESS_SETTINGS, BuiltPart, Parts, layer_of
+from guardmark.engine.plan import (
+    ADDRESS_SETTINGS,
+    BuiltPart,
+    Parts,
+    layer_of,
+    refuse_shared_sessions,
+)
 from guardmark.engine.probing import probe_built
 
 if TYPE_CHECKING:
@@ -68,6 +74,7 @@ def build_parts(
     model = build_one(loaded, ("pipeline", "model"), "model", name="model", services=services)
     _require_places(loaded, defenses)
     _require_chunks(loaded)
+    _require_sessions(loaded, defenses)
     arms = tuple(arm for arm in pipeline.guards if arm == NO_GUARD or arm in names)
     places, chunks = {}, {}
     for arm, settings in pipeline.arms.items():
@@ -121,6 +128,22 @@ def _require_places(loaded: LoadedConfig, defenses: Sequence[BuiltPart]) -> None
                 f"{{behind: {{output: {reader}}}}}}}"
             )
             raise locate_error(mistake, loaded, path)
+
+
+def _require_sessions(loaded: LoadedConfig, defenses: Sequence[BuiltPart]) -> None:
+    """Refuse guards that keep a session where their calls cannot all stand in one."""
+    pipeline = loaded.config.pipeline
+    if pipeline is None:
+        return
+    arms: dict[str, tuple[str, ...]] = {name: (name,) for name in pipeline.guards}
+    for arm, settings in pipeline.arms.items():
+        arms[arm] = tuple(name for names in settings.guards_at().values() for name in names)
+    has_turns = any(getattr(each, "turns", "last") != "last" for each in loaded.config.data)
+    try:
+        guards = [as_guard(built.part) for built in defenses]
+        refuse_shared_sessions(guards, arms, has_turns=has_turns)
+    except ConfigError as error:
+        raise locate_error(error, loaded, ("pipeline", "arms")) from error
 
 
 def _require_chunks(loaded: LoadedConfig) -> None:

@@ -20,6 +20,7 @@ from guardmark.store.turns import read_talks
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from guardmark.core.manifest import RunManifest
     from guardmark.core.outcome import Decision
     from guardmark.core.protocols import Guard
     from guardmark.core.sample import Prompt
@@ -76,14 +77,20 @@ class SessionExecutor:
             )
 
 
+def session_id(manifest: RunManifest | None, *words: object) -> str:
+    """Return the id of a conversation: equal runs and words give equal ids, others never do."""
+    run = "" if manifest is None else f"{manifest.name}\0{manifest.created_utc}"
+    said = "\0".join([run, *map(str, words)])
+    return sha256(said.encode(errors="surrogatepass")).hexdigest()[:_LENGTH]
+
+
 def conversations_of(work: DefenseWork) -> Iterator[list[_Turn]]:
     """Yield each conversation of which something is left, whole and in order, repeat by repeat."""
     monitor = work.monitor
     writer = monitor.writer
     talks = _ordered(monitor)
     begun = writer.begin_sessions()
-    is_once = bool(work.recorders[0].later)
-    for recorder in work.recorders[: 1 if is_once else None]:
+    for recorder in work.recorders:
         pending = {
             position
             for chunk in writer.stored.pending(recorder.batch)
@@ -128,11 +135,8 @@ def _begin(
 ) -> list[_Turn]:
     """Read the turns of a conversation, and give them the session that is theirs alone."""
     samples = [writer.sample(position) for position in positions]
-    manifest = writer.manifest
-    run = "" if manifest is None else f"{manifest.name}\0{manifest.created_utc}"
-    name = samples[-1].id
-    said = f"{run}\0{recorder.part}\0{name}\0{recorder.batch.repeat}\0{begun}"
-    session = sha256(said.encode(errors="surrogatepass")).hexdigest()[:_LENGTH]
+    words = recorder.part, samples[-1].id, recorder.batch.repeat, begun
+    session = session_id(writer.manifest, *words)
     return [
         _Turn(
             PendingSample(

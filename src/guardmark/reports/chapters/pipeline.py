@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.chapters.comparison import group_cautions
 from guardmark.reports.chapters.flow import flow_parts
+from guardmark.reports.chapters.sessions import arm_session_text
 from guardmark.reports.document.blocks import Document, Section, Table, Unit, section, warning
 from guardmark.reports.document.cells import (
     figure,
@@ -108,6 +109,7 @@ def write(analysis: RunAnalysis) -> Section | None:
     )
     parts = (
         once if shared else None,
+        arm_session_text(analysis),
         _system_table(arms),
         *flow_parts(arms),
         _model_table(arms),

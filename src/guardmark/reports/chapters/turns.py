@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from guardmark.reports.chapters.sessions import session_text
 from guardmark.reports.document.blocks import Section, Unit, section
 from guardmark.reports.document.cells import figure, name, table_of, with_counts
 from guardmark.reports.document.wording import value_text
@@ -56,7 +56,7 @@ def write_turns(analysis: RunAnalysis) -> Section | None:
         "between are those of the data: an assistant that answers otherwise may lead elsewhere. "
         "Rates of single texts count an attack by the turn that asks for the harm, and each turn "
         "of a benign conversation.",
-        _session_text(analysis),
+        session_text(analysis),
         table,
         _write_bounds(rows),
         _write_joined(rows),
@@ -111,26 +111,6 @@ def _is_open(turns: TurnFigures) -> bool:
         (turns.interrupted, turns.fail_open.interrupted),
     )
     return any(known.trials < every.trials for known, every in pairs)
-
-
-def _session_text(analysis: RunAnalysis) -> str | None:
-    """Say which defenses keep a session, since what they see is not what others see."""
-    names = [each.name for each in analysis.defenses if _inserts_session(each.part.settings)]
-    if not names:
-        return None
-    verb = "keeps" if len(names) == 1 else "keep"
-    return (
-        f"{', '.join(names)} {verb} a session: the turns of a conversation were asked about in "
-        "order, one after the other, under one id, and each repeat and the message of all turns "
-        "under its own."
-    )
-
-
-def _inserts_session(value: object) -> bool:
-    """Tell whether a body, or the settings around it, inserts the id of a session."""
-    if isinstance(value, Mapping):
-        return value.get("$input") == "session" or any(map(_inserts_session, value.values()))
-    return isinstance(value, list | tuple) and any(map(_inserts_session, value))
 
 
 class _Split(NamedTuple):
