@@ -59,3 +59,14 @@ async def test_a_limit_of_calls_counts_what_came_before() -> None:
     await _call(meter, at_most=0.0, cost=0.0)
     with pytest.raises(BudgetReached, match="2 of 2 calls are used up"):
         await meter.admit()
+
+
+def test_calls_in_a_row_are_affordable_until_their_sum_is_too_much() -> None:
+    """Each counts with those before it; a cheaper one behind the first that is too much does not."""
+    meter = SpendingMeter(Budget(cost=1.0))
+    assert meter.affordable([0.5, 0.4, 0.3, 0.1]) == 2
+    assert meter.affordable([0.5, 0.5]) == 2
+    assert meter.affordable([1.5, 0.1]) == 0
+    assert meter.affordable([]) == 0
+    meter.reserve(0.5)
+    assert meter.affordable([0.5, 0.4, 0.3, 0.1]) == 1

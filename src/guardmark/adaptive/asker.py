@@ -123,14 +123,12 @@ class AskContext:
         if part in self.spending.at_service:
             return len(prompts)
         meter, price = self.spending.meter, self.spending.prices.get(part)
-        room, together = meter.room(len(prompts)), 0.0
-        for count, prompt in enumerate(prompts[:room]):
-            together += 0.0 if price is None else price.of_call(prompt)
-            if not meter.room(1, together):
-                room = count
-                break
+        room, cost = meter.room(len(prompts)), 0.0
+        if price is not None and room:
+            costs = [price.of_call(prompt) for prompt in prompts[:room]]
+            room, cost = meter.affordable(costs), costs[0]
         if not room:
-            self.reached.append(meter.refusal(together))
+            self.reached.append(meter.refusal(cost))
             self.may_go_on()
         return room
 

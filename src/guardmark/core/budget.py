@@ -9,7 +9,7 @@ from guardmark.core.errors import BudgetReached
 from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _ROUNDING: Final = 1e-9  # of a limit of money: sums of prices are not exact
 
@@ -135,6 +135,15 @@ class SpendingMeter:
             left = most * (1 + _ROUNDING) - self.cost - self._reserved
             room = min(room, int(left / cost))
         return max(0, room)
+
+    def affordable(self, costs: Sequence[float]) -> int:
+        """Return how many calls at these costs, in their order, the money left pays for."""
+        together = 0.0
+        for count, cost in enumerate(costs):
+            together += cost
+            if not self.room(1, together):
+                return count
+        return len(costs)
 
     def _has_no_call_left(self) -> bool:
         return self.budget.calls is not None and self.calls >= self.budget.calls

@@ -130,7 +130,7 @@ class PipelineRunner:
             for name, guard in self._guards.items()
             if name not in self._context
             and name not in self._sessions
-            and (guard.recorders[0].later or isinstance(guard.guard, ActorDefense))
+            and (guard.is_asked_once or isinstance(guard.guard, ActorDefense))
         }
         self.asks = {
             name
@@ -226,14 +226,8 @@ class PipelineRunner:
         work: list[Coroutine[Any, Any, None]] = [self._feed()]
         for name, guard in self._guards.items():
             step, count = self._guard_step(name), self._workers_of(name)
-            if name in self._context:
-                step = self._document_step(name)
-            elif (
-                name in self.asks
-                and takes_batches(guard.guard, plan)
-                and name not in self._behind
-                and name not in self._sessions
-            ):
+            elsewhere = self._behind | self._context | self._sessions.keys()
+            if name in self.asks and takes_batches(guard.guard, plan) and name not in elsewhere:
                 queue = BatchQueue(guard.guard, self._monitor)
                 self._batch_queues.append(queue)
                 work += [queue.serve() for _ in range(queue.servers)]
@@ -501,17 +495,17 @@ class PipelineRunner:
         return self._monitor.asker.put(ask, item.question())
 
     def _guard_step(self, name: str) -> Step:
-        ask, is_behind = as_coroutine(self._guards[name].guard), name in self._behind
-        first = self._first_calls[name]
+        ask, first = as_coroutine(self._guards[name].guard), self._first_calls[name]
+        is_before = name not in self._behind and name not in self._context
 
         async def step(state: SampleState, after: str) -> None:
             call = Call(name, after) if after else first
             recorder = self._recorders[name, after, state.repeat]
-            prompt = self._answered(call, state) if is_behind else state.requests[after]
+            prompt = state.requests[after] if is_before else self._shown(call, state)
             item = PendingSample(recorder, state.position, state.is_attack, prompt or state.prompt)
             answer: object = SKIPPED
             took: int | None = None
-            if after and state.is_left_empty(call, is_behind=is_behind):
+            if after and self._is_left_empty(call, state):
                 answer = _NOTHING_TO_LOOK_AT
             elif prompt is not None:
                 answer, took = await self._ask_guard(ask, item, call, state)
@@ -521,23 +515,18 @@ class PipelineRunner:
 
         return step
 
-    def _document_step(self, name: str) -> Step:
-        ask = as_coroutine(self._guards[name].guard)
+    def _shown(self, call: Call, state: SampleState) -> Prompt | None:
+        """Return a document by itself, or the request with its answer where there is one."""
+        if call.part in self._context:
+            return Prompt(messages=(state.documents[call.after],), under_test=0)
+        return self._answered(call, state)
 
-        async def step(state: SampleState, after: str) -> None:
-            call, message = Call(name, after), state.documents[after]
-            prompt = Prompt(messages=(message,), under_test=0)
-            recorder = self._recorders[name, after, state.repeat]
-            item = PendingSample(recorder, state.position, state.is_attack, prompt)
-            answer: object = _NOTHING_TO_LOOK_AT
-            took: int | None = None
-            if message.content.strip() or message.images:
-                answer, took = await self._ask_guard(ask, item, call, state)
-            decision = as_decision(answer)
-            code = recorder.record_decision(item, decision, latency_ns=took)
-            self._note_decision(call, state, decision, code)
-
-        return step
+    def _is_left_empty(self, call: Call, state: SampleState) -> bool:
+        """Tell whether a guard would be shown nothing."""
+        if call.part in self._context:
+            document = state.documents[call.after]
+            return not (document.content.strip() or document.images)
+        return state.is_left_empty(call, is_behind=call.part in self._behind)
 
     def _batch_step(self, name: str, queue: BatchQueue) -> Step:
         async def step(state: SampleState, after: str) -> None:

@@ -18,7 +18,7 @@ from guardmark.inference.runtime import HALVED
 from guardmark.store.schema import OUTCOME_CODE, OUTCOME_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from guardmark.core.outcome import Decision, Evidence, Outcome
     from guardmark.core.protocols import StopRule
@@ -222,21 +222,14 @@ class RunMonitor:
             return 0
         return max(0, self.meter.room(wanted + self.dealt) - self.dealt)
 
-    def affordable(self, costs: Iterable[float]) -> int:
+    def affordable(self, costs: Sequence[float]) -> int:
         """Return how many calls at these costs, in their order, the money left pays for.
 
         Where it does not pay for one, the run ends.
         """
-        count, together = 0, 0.0
-        for cost in costs:
-            if not self.meter.room(1, together + cost):
-                break
-            together += cost
-            count += 1
-        else:
-            return count
-        if not count:
-            self.end(Halt.BUDGET, self.meter.refusal(together + cost))
+        count = self.meter.affordable(costs)
+        if costs and not count:
+            self.end(Halt.BUDGET, self.meter.refusal(costs[0]))
         return count
 
     def spend(self, evidence: Evidence, name: str = "", *, is_paid: bool = True) -> None:

@@ -193,11 +193,9 @@ async def _carry_out(monitor: RunMonitor, progress: Progress) -> None:
         if work.name not in exclusive:
             await warm_up(work)
     concurrent = [(work, executor) for work, executor in asked_directly if not executor.runs_alone]
-    # Guards that are asked once for all repeats go first; `later` names the repeats that share it.
-    first = [executor.execute(work) for work, executor in concurrent if work.recorders[0].later]
-    waiting = [
-        executor.execute(work) for work, executor in concurrent if not work.recorders[0].later
-    ]
+    # The pipeline goes through repeat after repeat: what stands for all of them is asked before.
+    first = [executor.execute(work) for work, executor in concurrent if work.is_asked_once]
+    waiting = [executor.execute(work) for work, executor in concurrent if not work.is_asked_once]
     if plan.timing.mode is LatencyMode.ISOLATED:
         for each in first + waiting:
             await supervise([each], monitor.tick)

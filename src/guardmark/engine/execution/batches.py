@@ -197,7 +197,7 @@ def affordable(batch: Sequence[PendingSample], monitor: RunMonitor) -> int:
     price = monitor.spending.prices.get(batch[0].recorder.part)
     if price is None or not room:
         return room
-    return monitor.affordable(price.of_call(sample.prompt) for sample in batch[:room])
+    return monitor.affordable([price.of_call(sample.prompt) for sample in batch[:room]])
 
 
 async def ask_batch(

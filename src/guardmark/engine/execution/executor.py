@@ -88,6 +88,16 @@ class DefenseWork:
         return self.guard.capabilities.view is View.RESPONSE
 
     @property
+    def is_asked_once(self) -> bool:
+        """Whether it is asked in the first repeat alone, whose answers stand for the others."""
+        return any(recorder.later for recorder in self.recorders)
+
+    @property
+    def asked_in(self) -> tuple[Recorder, ...]:
+        """The recorders of the repeats in which it is asked."""
+        return self.recorders[:1] if self.is_asked_once else self.recorders
+
+    @property
     def planned(self) -> int:
         """How many calls the whole run makes, those of earlier invocations included."""
         return self.monitor.writer.sample_count * len(self.recorders)
@@ -101,10 +111,11 @@ class DefenseWork:
         if rest is None:
             return None
         if self._price is not None:
-            size = self.monitor.affordable(map(self._price.of_call, rest.chunk.prompts[:size]))
+            costs = [self._price.of_call(prompt) for prompt in rest.chunk.prompts[:size]]
+            size = self.monitor.affordable(costs)
             if not size:
                 return None
-            self.monitor.meter.reserve(self._cost_of(rest.chunk.prompts[:size]))
+            self.monitor.meter.reserve(sum(costs[:size]))
         dealt, left = rest.chunk.part(0, size), rest.chunk.part(size, len(rest.chunk.positions))
         self._dealing = DealtSamples(recorder=rest.recorder, chunk=left) if left.positions else None
         self.monitor.dealt += len(dealt.positions)
@@ -139,8 +150,8 @@ class DefenseWork:
 
     def _read(self, size: int) -> Iterator[DealtSamples]:
         monitor = self.monitor
-        stored, is_once = monitor.writer.stored, self.recorders[0].later
-        for recorder in self.recorders[: 1 if is_once else None]:
+        stored = monitor.writer.stored
+        for recorder in self.asked_in:
             for chunk in stored.pending(recorder.batch, size=size, order=monitor.order):
                 yield DealtSamples(recorder=recorder, chunk=chunk)
 
