@@ -1,42 +1,28 @@
-"""Asking anybody: stored answers first, then known ones, then calls; every answer stored once."""
+"""Asking anybody on behalf of an attack: what is stored or known is not asked again."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from guardmark.adaptive.state import PROBE, Account, Ask, Query, TryAnswer, is_confirmed
-from guardmark.attacks.talks import TURNS, is_talk, prompt_of
-from guardmark.config.deadline import FOLDER_TIMEOUT_S, Patience
+from guardmark.adaptive.state import Account, Ask, Query
+from guardmark.attacks.talks import TURNS, prompt_of
+from guardmark.config.deadline import Patience
 from guardmark.core.errors import BudgetReached, IncomparableRuns
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, Response, Verdict
 from guardmark.core.record import Stage
 from guardmark.defenses.calls.failure import Failure
-from guardmark.defenses.canonical import CanonicalDefense, Cleaning
 from guardmark.engine.asking import Asker, Question
-from guardmark.engine.calls import (
-    as_coroutine,
-    as_decision,
-    decide_batch,
-    inline_decide,
-)
-from guardmark.engine.execution.batches import limits_of
 from guardmark.engine.plan import Spending
 from guardmark.engine.run_monitor import Progress
 from guardmark.engine.supervision import supervise
-from guardmark.store.layers import ADAPTIVE, REPAIRED, REPAIRED_FIRST
 from guardmark.store.schema import OUTCOME_CODE
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
-    from guardmark.adaptive.state import Steps, T
-    from guardmark.canon.steps import Step
-    from guardmark.core.protocols import Guard
     from guardmark.core.sample import Prompt, Sample
     from guardmark.engine.supervision import StopSignal
     from guardmark.store.reader import RecordReader
@@ -53,14 +39,6 @@ Take = Callable[[int, A, int], None]
 Known = defaultdict[str, dict[tuple[int, str], A]]
 """Layer to position of a sample and hash of a text to answer."""
 _FLUSH_AT: Final = 20_000  # rows; a commit has a price of its own
-_SLICE: Final = 32  # calls in line between two looks at the clock and at the wish to stop
-_SLICE_NS: Final = 200_000_000  # none is begun after, so that what is slow is seen at once
-_RETRIES: Final = 2  # a failed call is no answer: it is asked again, at nobody's expense
-_ATTACKS: Final = (Account.BASELINE, Account.BATTERY, Account.SEARCH)
-_BEHIND: Final = REPAIRED.removeprefix(ADAPTIVE)  # the layer of a try, whatever its seed
-_BEHIND_FIRST: Final = REPAIRED_FIRST.removeprefix(ADAPTIVE)
-_FINAL: Final = (ErrorKind.SKIPPED, ErrorKind.LENGTH, ErrorKind.CONTRACT)
-_FINAL_HERE: Final = (*_FINAL, ErrorKind.TIMEOUT)  # a search would take all of its time again
 
 
 class Interrupted(Exception):
@@ -69,7 +47,22 @@ class Interrupted(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class AskContext:
-    """What all askers of a measurement share."""
+    """What all askers of a measurement share.
+
+    Attributes:
+        writer: Where rows are stored.
+        samples: All samples, by position.
+        stop: The wish to stop.
+        concurrency: Calls in flight at once.
+        stored: Rows of earlier commands, or of the trace that is replayed.
+        is_replay: Whether a trace is replayed, and nobody is asked.
+        calls: Calls by layer and by who pays for them.
+        progress: Counts that others read meanwhile.
+        spending: Who counts the calls, and what they cost.
+        reached: Which limit of what may be spent was reached.
+        patience: How long a foreign defense may take.
+        asker: What every call goes through.
+    """
 
     writer: RecordWriter
     samples: Sequence[Sample]
@@ -80,7 +73,7 @@ class AskContext:
     calls: Counter[tuple[str, Account]] = field(default_factory=Counter)
     progress: Progress = field(default_factory=Progress)
     spending: Spending = field(default_factory=Spending)
-    reached: list[str] = field(default_factory=list)  # which limit of what may be spent
+    reached: list[str] = field(default_factory=list)
     patience: Patience = field(default_factory=Patience)
     asker: Asker = field(init=False)
 
@@ -170,15 +163,25 @@ class AskContext:
 
 @dataclass(slots=True, kw_only=True)
 class Asked(Generic[Q, A]):
-    """A question, where its row stands, and the answer once it is there."""
+    """A question, where its row stands, and the answer once it is there.
+
+    Attributes:
+        question: What is asked.
+        key: Where its row stands.
+        subject: What the row says of the question.
+        source: What questions with the same answer share within a layer: sample and text.
+        answer: What was answered.
+        is_answered: Whether it is.
+        is_lasting: Whether the same text gets the same answer again.
+    """
 
     question: Q
     key: TryKey
     subject: TrySubject
-    source: tuple[int, str]  # what questions with the same answer share within a layer
+    source: tuple[int, str]
     answer: A = field(init=False)
     is_answered: bool = False
-    is_lasting: bool = False  # whether the same text gets the same answer again
+    is_lasting: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -187,6 +190,19 @@ class TryAsker(Generic[Q, A]):
 
     What is stored, or known of an equal text, is not asked: every call goes through the asker of
     the measurement.
+
+    Attributes:
+        name: Under which the rows stand.
+        context: What all askers of the measurement share.
+        respond: Asks one question; its answer becomes the row.
+        read: Reads an answer back from its row.
+        in_bulk: Asks many questions; without it they are asked side by side.
+        is_lasting: Whether an answer would be given again to the same text.
+        kept: What is stored of an answer, where that is not all.
+        details: What the row says of an answer beside it.
+        is_timed: Whether the time of a call is measured here.
+        known: Answers that are not asked for again, by layer.
+        calls: Calls by layer and by who pays for them.
     """
 
     name: str
@@ -194,9 +210,9 @@ class TryAsker(Generic[Q, A]):
     respond: Callable[[Q, CallKey], Awaitable[A]]
     read: Callable[[TryRecord], A]
     in_bulk: Callable[[Sequence[Q], Take[A]], Awaitable[None]] | None = None
-    is_lasting: Callable[[A], bool] = lambda _: False  # whether it answers the same text again
-    kept: Callable[[A], A] | None = None  # what is stored of it, where that is not all
-    details: Callable[[Q, A], Mapping[str, object]] | None = None  # what is said of it
+    is_lasting: Callable[[A], bool] = lambda _: False
+    kept: Callable[[A], A] | None = None
+    details: Callable[[Q, A], Mapping[str, object]] | None = None
     is_timed: bool = True
     known: Known[A] = field(default_factory=lambda: defaultdict(dict))
     calls: Counter[tuple[str, Account]] = field(default_factory=Counter)
@@ -213,13 +229,16 @@ class TryAsker(Generic[Q, A]):
         self, questions: Sequence[Q], settled: Mapping[int, A] | None = None
     ) -> list[Asked[Q, A]]:
         """Ask about each once, except where the answer is settled already, by number."""
-        batch, fresh = [self._placed(question) for question in questions], list[Asked[Q, A]]()
+        batch = [self._placed(question) for question in questions]
+        fresh: list[Asked[Q, A]] = []
         first: dict[tuple[str, tuple[int, str]], Asked[Q, A]] = {}
+        given = settled or {}
         for number, each in enumerate(batch):
             layer, is_again = each.question.layer, each.question.is_again
             stored = self.context.stored.get(each.key)
-            known = None if is_again else self.known[layer].get(each.source)
-            known = (settled or {}).get(number, known)
+            known = given.get(number)
+            if known is None and not is_again:
+                known = self.known[layer].get(each.source)
             if stored is not None:
                 self._recall(each, stored)
             elif known is not None:
@@ -357,190 +376,3 @@ def score_fault(score: float | None) -> Failure | None:
     if score is None or 0.0 <= score <= 1.0:
         return None
     return Failure(ErrorKind.CONTRACT, f"the score {score!r} is not in [0, 1]")
-
-
-class DefenseAsker:
-    """Asks one defense, or a repaired one, and stores every answer.
-
-    A repaired defense is asked about the text as it is, and where that passes about the cleaned
-    one. Each of these calls is a row: those about texts as they are stand in a layer of their own.
-    """
-
-    def __init__(self, guard: Guard, context: AskContext, *, repair: tuple[Step, ...] = ()) -> None:
-        self.guard = guard
-        self.bypasses: dict[tuple[int, str], Query] = {}
-        self.blocked: dict[tuple[int, str], None] = {}
-        self.context = context
-        self._first = _asker_of(guard, context, has_seeds=False) if repair else None
-        if repair:
-            guard = CanonicalDefense(guard.name, guard, Cleaning(steps=repair))
-        self.asker = _asker_of(guard, context, has_seeds=not repair)
-
-    async def drive(self, steps: Steps[T]) -> T:
-        """Carry out a procedure to its end."""
-        try:
-            batch = next(steps)
-            while True:
-                batch = steps.send(await self.ask(batch))
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-    async def ask(self, batch: Sequence[Query]) -> list[TryAnswer]:
-        """Ask about several texts."""
-        settled: dict[int, Decision] = {}
-        if self._first is not None:
-            first = [replace(q, layer=f"{q.layer}{_BEHIND_FIRST}") for q in batch]
-            for number, each in enumerate(await _ask(self._first, first, settled)):
-                if each.answer.outcome is not Outcome.ALLOW:
-                    settled[number] = each.answer
-            batch = [replace(query, layer=f"{query.layer}{_BEHIND}") for query in batch]
-        answers = list(map(_answer, await _ask(self.asker, batch, settled)))
-        self._store_confirmations(batch, answers)
-        self._remember(batch, answers)
-        return answers
-
-    def _remember(self, batch: Sequence[Query], answers: Sequence[TryAnswer]) -> None:
-        """Keep what a repair is asked about: bypasses, and attacks that were blocked."""
-        for query, answer in zip(batch, answers, strict=True):
-            if query.account not in _ATTACKS or query.chain == PROBE:
-                continue
-            if TURNS in query.chain and is_talk(query.chain):
-                continue  # a repair cleans one text, and no conversation
-            if answer.passed and query.is_proved:
-                self.bypasses.setdefault((query.sample, query.text), query)
-            elif answer.is_blocked and self.context.samples[query.sample].is_attack:
-                self.blocked[query.sample, query.text] = None
-
-    def _store_confirmations(self, batch: Sequence[Query], answers: Sequence[TryAnswer]) -> None:
-        """Record what the re-sends of each pass came to, once."""
-        groups: defaultdict[tuple[str, int, int], list[TryAnswer]] = defaultdict(list)
-        for query, answer in zip(batch, answers, strict=True):
-            if query.resend_of is not None:
-                groups[query.layer, query.sample, query.resend_of].append(answer)
-        for (layer, sample, number), resends in groups.items():
-            stored = self.context.stored.get((self.guard.name, layer, sample, number))
-            if self.context.is_replay or stored is None or stored.is_confirmed is None:
-                self.context.writer.tries(self.guard.name, layer).confirm(
-                    (number, sample),
-                    sent=sum(answer.is_blocked is not None for answer in resends),
-                    passed=sum(answer.passed for answer in resends),
-                    is_confirmed=is_confirmed(resends),
-                )
-
-
-async def _ask(
-    asker: TryAsker[Query, Decision], batch: Sequence[Query], settled: Mapping[int, Decision]
-) -> list[Asked[Query, Decision]]:
-    """Ask about several texts, and again where a call failed."""
-    asked = await asker.ask(batch, settled)
-    for _ in range(_RETRIES):
-        failed = [i for i, each in enumerate(asked) if not each.is_lasting and i not in settled]
-        if not failed:
-            break
-        again = await asker.ask([batch[i] for i in failed])
-        for i, each in zip(failed, again, strict=True):
-            asked[i] = each
-    return asked
-
-
-def _asker_of(guard: Guard, context: AskContext, *, has_seeds: bool) -> TryAsker[Query, Decision]:
-    """Return who asks a defense; every seed pays for its own answers where seeds are compared."""
-    decide, answers = as_coroutine(guard), dict[tuple[int, str], Decision]()
-    final = _FINAL_HERE if guard.capabilities.is_inline else _FINAL
-
-    async def respond(query: Query, row: CallKey) -> Decision:
-        answer = await context.ask(decide, guard.name, row, context.prompt_of(query))
-        return _sound(as_decision(answer))
-
-    def is_lasting(decision: Decision) -> bool:
-        return decision.outcome is not Outcome.ERROR or decision.error_kind in final
-
-    in_bulk: Callable[[Sequence[Query], Take[Decision]], Awaitable[None]] | None = None
-    if guard.capabilities.is_inline:
-        in_bulk = partial(_call_inline, guard, context)
-    elif guard.capabilities.batch is not None:
-        in_bulk = partial(_call_batches, guard, context)
-    return TryAsker(
-        name=guard.name,
-        context=context,
-        respond=respond,
-        in_bulk=in_bulk,
-        read=lambda record: Decision(
-            outcome=Outcome(record.outcome),
-            score=record.score,
-            score_kind=record.score_kind,
-            error_kind=record.error_kind,
-            evidence=record.evidence,
-        ),
-        is_lasting=is_lasting,
-        known=defaultdict(dict if has_seeds else lambda: answers),
-    )
-
-
-async def _call_inline(
-    guard: Guard, context: AskContext, batch: Sequence[Query], take: Take[Decision]
-) -> None:
-    decide, patience, at, end_ns = inline_decide(guard), context.patience, 0, 0
-    timeout_s = FOLDER_TIMEOUT_S if patience.is_foreign else guard.capabilities.timeout_s
-
-    def is_over() -> bool:
-        return perf_counter_ns() > end_ns
-
-    while at < len(batch):
-        context.may_go_on()
-        part = [context.prompt_of(query) for query in batch[at : at + _SLICE]]
-        part = part[: context.affordable(guard.name, part)]
-        end_ns = perf_counter_ns() + _SLICE_NS
-        answers = context.asker.ask_here(
-            decide, part, timeout_s=timeout_s, stop=context.stop, is_over=is_over
-        )
-        for decision, took, prompt in zip(*answers, part, strict=False):
-            take(at, _sound(context.priced(guard.name, prompt, decision)), took)
-            patience.note(guard.name, took, decision.error_kind)
-            at += 1
-        await asyncio.sleep(0)
-
-
-async def _call_batches(
-    guard: Guard, context: AskContext, batch: Sequence[Query], take: Take[Decision]
-) -> None:
-    decide, size, start = partial(decide_batch, guard), max(1, limits_of(guard).max_count), 0
-    while start < len(batch):
-        context.may_go_on()
-        part = [context.prompt_of(query) for query in batch[start : start + size]]
-        part = part[: context.affordable(guard.name, part)]
-        questions = [Question(guard.name, (prompt,)) for prompt in part]
-        try:
-            decisions, took = await context.asker.ask_together(decide, questions)
-        except BudgetReached as reached:
-            context.reached.append(str(reached))
-            return
-        for number, decision in enumerate(decisions, start):
-            take(number, _sound(decision), max(1, took))
-        start += len(part)
-
-
-def tells_of_failure(evidence: Evidence) -> bool:
-    """Tell whether what lies behind a block speaks of a failure."""
-    return bool(evidence.message or (evidence.attempts and evidence.attempts[-1].error))
-
-
-def _sound(decision: Decision) -> Decision:
-    fault = score_fault(decision.score)
-    return decision if fault is None else fault.as_decision()
-
-
-def _answer(asked: Asked[Query, Decision]) -> TryAnswer:
-    decision, number = asked.answer, asked.key[-1]
-    if decision.outcome not in {Outcome.ALLOW, Outcome.BLOCK}:
-        return TryAnswer(is_blocked=None, number=number)
-    is_blocked = decision.outcome is Outcome.BLOCK
-    evidence = decision.evidence if is_blocked else None
-    return TryAnswer(
-        is_blocked=is_blocked,
-        score=decision.score,
-        is_complaint=evidence is not None and tells_of_failure(evidence),
-        reason="" if evidence is None else evidence.reason,
-        number=number,
-    )

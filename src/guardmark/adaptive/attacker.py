@@ -6,7 +6,7 @@ from collections import Counter, deque
 from dataclasses import field, replace
 from enum import StrEnum
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive import prompts
@@ -31,7 +31,7 @@ from guardmark.store.tries import TrySubject
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from guardmark.adaptive.asker import DefenseAsker
+    from guardmark.adaptive.defense_asker import DefenseAsker
     from guardmark.adaptive.diagnosis import Diagnosis
     from guardmark.adaptive.model_asker import ModelAsker, ModelReply
     from guardmark.adaptive.state import SearchState, TryAnswer
@@ -229,22 +229,22 @@ class ModelRound:
     async def write(self, live: Sequence[AttackerThread], depth: int) -> None:
         """Ask for candidates; queue those that may be sent."""
         models = self.models
-        lines = [
-            (thread, stream)
-            for stream in range(models.plan.streams)
-            for thread in live
-            # No more lines than the rest of the budget can use.
-            if stream * models.plan.candidates < self.state.budget - thread.target.tries
-        ][: models.calls_left]
+        lines = []
+        for stream in range(models.plan.streams):
+            for thread in live:
+                # No more lines than the rest of the budget can use.
+                if stream * models.plan.candidates < self.state.budget - thread.target.tries:
+                    lines.append((thread, stream))
+        lines = lines[: models.calls_left]
         await self._criticise(lines)
         guessed = f"{prompts.system_text()}\n{prompts.instruction('seen_by_attacker')}"
         system = guessed if self.shows_guesses else None
-        asks = [
-            self.ask_to_write(
-                thread, ("attacker", stream, depth), system=system, stream=stream, depth=depth
+        asks = []
+        for thread, stream in lines:
+            purpose = ("attacker", stream, depth)
+            asks.append(
+                self.ask_to_write(thread, purpose, system=system, stream=stream, depth=depth)
             )
-            for thread, stream in lines
-        ]
         replies = await models.ask_until_readable(
             asks, again=prompts.repair_prompt, most=lambda: models.calls_left
         )
@@ -254,7 +254,7 @@ class ModelRound:
         for thread in live:
             # The first candidate of every line, then the second of every line, and so on.
             ranks = zip_longest(*written[thread.target.position])
-            self.queue(thread, (draft for rank in ranks for draft in rank if draft is not None))
+            self.queue(thread, filter(None, chain.from_iterable(ranks)))
 
     def ask_to_write(
         self,
@@ -322,9 +322,10 @@ class ModelRound:
         """
         if not self.shows_guesses or not self.models.has_critic():
             return
-        blocked = [
-            (thread, draft) for thread, stream in lines for draft in thread.take_blocked(stream)
-        ]
+        blocked = []
+        for thread, stream in lines:
+            for draft in thread.take_blocked(stream):
+                blocked.append((thread, draft))
         asks = [self._ask_critic(thread, draft) for thread, draft in blocked]
         replies = await self.models.ask_until_readable(asks, again=prompts.critic_repair)
         for (thread, draft), reply in zip(blocked, replies, strict=True):
@@ -375,11 +376,17 @@ class ModelRound:
     ) -> tuple[Turn, list[Query], list[TryAnswer]]:
         """Send the next candidate of each, where it may be sent."""
         turn = await self._proved([(thread, thread.queue.popleft()) for thread in batch])
-        query, name = partial(Query, account=self.side.sent, round=self.side.round), "attacker [{}]"
-        queries = [
-            query(t.target.position, d.text, chain=name.format(d.strategy), tier=d.tier)
-            for t, d in turn
-        ]
+        queries = []
+        for thread, draft in turn:
+            query = Query(
+                thread.target.position,
+                draft.text,
+                self.side.sent,
+                self.side.round,
+                chain=f"attacker [{draft.strategy}]",
+                tier=draft.tier,
+            )
+            queries.append(query)
         answers = await self.defenses.ask(queries)
         for thread, draft in turn:
             self.note(thread, draft, CandidateStatus.SENT)
@@ -392,11 +399,13 @@ class ModelRound:
             for _, draft in open_:
                 draft.tier = Tier.V4.value
             return turn
-        each = self.models.plan.votes
-        asks = [vote for pair in open_ for vote in list(self._votes(*pair))[:each]]
+        count = self.models.plan.votes
+        asks: list[Ask] = []
+        for thread, draft in open_:
+            asks += list(self._votes(thread, draft))[:count]
         votes = await self.models.ask(asks)
-        for i, (thread, draft) in enumerate(open_):
-            verdicts = {reply.kind for reply in votes[each * i : each * (i + 1)]}
+        for number, (thread, draft) in enumerate(open_):
+            verdicts = {reply.kind for reply in votes[count * number : count * (number + 1)]}
             if verdicts == {ReplyKind.SAME}:
                 draft.tier = Tier.V3.value
                 continue
@@ -445,9 +454,10 @@ async def run_attacker(work: ModelRound, targets: Sequence[Target]) -> None:
         if not live or models.has_gone() or not models.calls_left:
             break
         await work.write(live, depth)
-        while not models.has_gone() and (
-            batch := [each for each in live if each.queue and each.may_try(budget)]
-        ):
+        while not models.has_gone():
+            batch = [each for each in live if each.queue and each.may_try(budget)]
+            if not batch:
+                break
             await _try_next(work, batch)
     work.note_unused(threads)
 
@@ -482,7 +492,10 @@ async def run_rewording(after: ModelRound) -> None:
     replies = await models.ask_until_readable(asks, again=prompts.repair_prompt)
     for thread, reply in zip(threads, replies, strict=True):
         work.queue(thread, work.drafts(reply))
-    while not models.has_gone() and (batch := [each for each in threads if each.queue]):
+    while not models.has_gone():
+        batch = [each for each in threads if each.queue]
+        if not batch:
+            break
         await work.send(batch)
     work.note_unused(threads)
 

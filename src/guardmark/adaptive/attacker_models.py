@@ -38,11 +38,12 @@ def read_candidates(text: str, *, strategies: Collection[str]) -> CandidatesRead
     fields = reading.fields or {}
     listed = fields.get("candidates")
     usual = _strategy(fields, strategies)
-    candidates = [
-        candidate
-        for entry in (listed if isinstance(listed, list) else [])
-        if (candidate := _candidate(entry, usual, strategies)) is not None
-    ]
+    candidates = []
+    if isinstance(listed, list):
+        for entry in listed:
+            candidate = _candidate(entry, usual, strategies)
+            if candidate is not None:
+                candidates.append(candidate)
     declined = fields.get("declined")
     return CandidatesReading(
         candidates=tuple(candidates),

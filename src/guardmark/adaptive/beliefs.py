@@ -56,7 +56,13 @@ class BatteryRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Background:
-    """What is known of a defense before the search, whatever the seed; nothing by default."""
+    """What is known of a defense before the search, whatever the seed; nothing by default.
+
+    Attributes:
+        diagnosis: What probes say of the defense.
+        record: What came of the fixed list.
+        answers: What was answered so far, by sample and text.
+    """
 
     diagnosis: Diagnosis = UNKNOWN
     record: BatteryRecord = field(default_factory=BatteryRecord)
@@ -101,18 +107,25 @@ class Precedents:
     ) -> tuple[_Kind, ...]:
         kinds: Counter[tuple[int, tuple[int, ...]]] = Counter()
         for position, number in folds.items():
-            if number != fold:
-                answers = [record.outcomes[chain.key].get(position) for chain in self._listed]
-                passed = sum(1 << i for i, each in enumerate(answers) if each)
-                kinds[passed, tuple(i for i, each in enumerate(answers) if each is not None)] += 1
+            if number == fold:
+                continue
+            passed, asked = 0, list[int]()
+            for index, chain in enumerate(self._listed):
+                has_passed = record.outcomes[chain.key].get(position)
+                if has_passed is not None:
+                    asked.append(index)
+                if has_passed:
+                    passed |= 1 << index
+            kinds[passed, tuple(asked)] += 1
         return tuple(_Kind(*kind, count) for kind, count in kinds.items())
 
     def failed(self, chain: OperatorChain) -> int:
         """Return the bits that stand for the failure of a chain of one arm."""
-        name = chain.arms[0].operator.name
-        return sum(
-            1 << i for i, each in enumerate(self._listed) if each.arms[0].operator.name == name
-        )
+        bits, name = 0, chain.arms[0].operator.name
+        for index, listed in enumerate(self._listed):
+            if listed.arms[0].operator.name == name:
+                bits |= 1 << index
+        return bits
 
     def kind(self, fold: int, failed: int) -> tuple[int, int]:
         """Return what attacks share of which the same is believed."""
@@ -192,14 +205,23 @@ _FADE: Final = 0.5  # what is left, after a wave, of what passes have taught
 
 @dataclass(slots=True, kw_only=True)
 class Bandit:
-    """Chains to choose from, and what is believed of each: by precedents, then by tries."""
+    """Chains to choose from, and what is believed of each: by precedents, then by tries.
+
+    Attributes:
+        chains: What may be chosen from.
+        precedents: Beliefs on the first of them, from what the fixed list did.
+        others: Beliefs on the last chains, of which precedents say nothing.
+        passes: How often each chain got through, fading.
+        stops: How often each was stopped.
+        begun: Beliefs before any try, by kind of attack.
+    """
 
     chains: tuple[OperatorChain, ...]
     precedents: Precedents
-    others: tuple[Belief, ...] = ()  # of the chains that precedents say nothing of, the last ones
+    others: tuple[Belief, ...] = ()
     passes: list[float] = field(default_factory=list)
     stops: list[float] = field(default_factory=list)
-    begun: dict[tuple[int, int], Floats] = field(default_factory=dict)  # beliefs before any try
+    begun: dict[tuple[int, int], Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Begin without any try of a chain that is new."""
@@ -245,10 +267,15 @@ class Bandit:
 
     def learn(self, number: int, *, passed: bool, alike: float = 0.0) -> None:
         """Take note of an outcome; other settings of a single operator share so much of a stop."""
-        (self.passes if passed else self.stops)[number] += 1
+        if passed:
+            self.passes[number] += 1
+            return
+        self.stops[number] += 1
         own = self.chains[number].arms
-        for other, chain in enumerate(self.chains if alike and not passed else ()):
-            if len(own) == len(chain.arms) == 1 and own[0].operator is chain.arms[0].operator:
+        if not alike or len(own) > 1:
+            return
+        for other, chain in enumerate(self.chains):
+            if len(chain.arms) == 1 and chain.arms[0].operator is own[0].operator:
                 self.stops[other] += alike
 
     def fade(self) -> None:

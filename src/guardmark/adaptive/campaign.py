@@ -8,9 +8,10 @@ from itertools import permutations
 from typing import TYPE_CHECKING
 
 from guardmark.adaptive import controls
-from guardmark.adaptive.asker import AskContext, DefenseAsker, Interrupted
+from guardmark.adaptive.asker import AskContext, Interrupted
 from guardmark.adaptive.attacker import ModelRound, run_attacker, run_rewording
 from guardmark.adaptive.beliefs import Background
+from guardmark.adaptive.defense_asker import DefenseAsker
 from guardmark.adaptive.diagnosis import UNKNOWN, diagnose, measure_baseline
 from guardmark.adaptive.model_asker import ModelAsker
 from guardmark.adaptive.search import (
@@ -61,7 +62,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptivePlan:
-    """What an adaptive measurement does."""
+    """What an adaptive measurement does.
+
+    Attributes:
+        defenses: What is attacked, in any form.
+        seed: What chance is drawn from.
+        budget: Search calls for each attack.
+        concurrency: Calls in flight at once.
+        trace: A stored measurement that is replayed: nobody is asked.
+        target: What the defenses protect; None where it is not measured.
+        attacker: Models that help the attacker; None where none does.
+        shares_memory: Whether what one attack learns serves the others.
+        gradient: A search by gradients, for defenses that have them.
+        left_out: Defenses that are not attacked, each with the reason.
+        seeds: How many seeds the search is carried out with.
+        battery: Version of the fixed list.
+        is_foreign: Whether nobody but a run folder names what is asked.
+        spending: Who counts the calls, and what they cost.
+        own: Operators of the user, each as a chain of one.
+        has_repair: Whether a repair is looked for, and attacked again.
+        has_controls: Whether control arms and benign texts are asked about.
+        reading: What a rewritten attack must keep beside its tier.
+    """
 
     defenses: Sequence[AnyDefense]
     seed: int
@@ -75,11 +97,11 @@ class AdaptivePlan:
     left_out: Mapping[str, str] = field(default_factory=dict)
     seeds: int = 1
     battery: str = BATTERY_VERSION
-    is_foreign: bool = False  # nobody but a run folder names what is asked
+    is_foreign: bool = False
     spending: Spending = field(default_factory=Spending)
-    own: tuple[OperatorChain, ...] = ()  # Own operators, each a chain of one.
-    has_repair: bool = True  # Whether a repair is looked for, and attacked again.
-    has_controls: bool = True  # Whether control arms and benign texts are asked.
+    own: tuple[OperatorChain, ...] = ()
+    has_repair: bool = True
+    has_controls: bool = True
     reading: ReadingRule | None = None
 
     @property

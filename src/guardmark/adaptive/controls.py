@@ -90,21 +90,25 @@ def run_gradient(
     state: SearchState, attack: GradientAttack, access: EmbeddingGradients
 ) -> Steps[None]:
     """Let an attack propose variants of every blocked attack, each checked like any other."""
-    live: dict[int, Iterator[Query]] = {
-        at: _variants(state.samples[at], attack, access, at=at, most=state.budget)
-        for at in state.blocked
-    }
+    live: dict[int, Iterator[Query]] = {}
+    for at in state.blocked:
+        live[at] = _variants(state.samples[at], attack, access, at=at, most=state.budget)
     while live:
-        batch = [query for each in live.values() if (query := next(each, None)) is not None]
+        batch = []
+        for at, variants in list(live.items()):
+            query = next(variants, None)
+            if query is None:
+                del live[at]
+            else:
+                batch.append(query)
         if not batch:
             return
         answers = yield batch
-        proved = [i for i, query in enumerate(batch) if query.is_proved]
-        sent = [batch[i] for i in proved]
-        held = yield from state.confirm(sent, [answers[i] for i in proved])
-        won = {sent[number].sample for number in held}
-        asked = {query.sample for query in batch}
-        live = {p: each for p, each in live.items() if p in asked and p not in won}
+        proved = [number for number, query in enumerate(batch) if query.is_proved]
+        sent = [batch[number] for number in proved]
+        held = yield from state.confirm(sent, [answers[number] for number in proved])
+        for number in held:
+            del live[sent[number].sample]
 
 
 def _variants(
@@ -135,13 +139,12 @@ def run_twin(state: SearchState, wins: Sequence[Query]) -> Steps[None]:
 def run_transfer(state: SearchState, wins: Sequence[Query], *, source: str) -> Steps[None]:
     """Replay what won against another defense, each once."""
     blocked = set(state.blocked)
-    yield from asked_in_turn(
-        [
-            Query(win.sample, win.text, Account.TRANSFER, f"from {source}", win.chain, win.tier)
-            for win in wins
-            if win.sample in blocked and (state.has_turns or not is_talk(win.chain))
-        ]
-    )
+    batch = []
+    for win in wins:
+        if win.sample in blocked and (state.has_turns or not is_talk(win.chain)):
+            round_ = f"from {source}"
+            batch.append(Query(win.sample, win.text, Account.TRANSFER, round_, win.chain, win.tier))
+    yield from asked_in_turn(batch)
 
 
 def _some(state: SearchState, positions: tuple[int, ...], purpose: str) -> list[int]:
@@ -184,11 +187,12 @@ def run_wrappers(state: SearchState, chains: Sequence[OperatorChain]) -> Steps[N
         return
     yield [Query(where, text, Account.WRAPPER, WRAPPER_ROUND) for where, text in plain]
     for chain in wrapped:
-        yield [
-            Query(where, wrapped_text, Account.WRAPPER, WRAPPER_ROUND, chain.key)
-            for where, text in plain
-            if (wrapped_text := _wrap(chain, text)) is not None
-        ]
+        batch = []
+        for where, text in plain:
+            wrapped_text = _wrap(chain, text)
+            if wrapped_text is not None:
+                batch.append(Query(where, wrapped_text, Account.WRAPPER, WRAPPER_ROUND, chain.key))
+        yield batch
 
 
 def _wrap(chain: OperatorChain, text: str) -> str | None:
@@ -210,11 +214,17 @@ SINGLE: Final = (*(step.value for step in REPAIR_STEPS), WHOLE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """The cleaning that was chosen; no steps where none helps."""
+    """The cleaning that was chosen; no steps where none helps.
+
+    Attributes:
+        steps: The cleaning; empty where none helps.
+        refused: Steps that would let a blocked text in.
+        checked: Blocked texts of which none passes once cleaned.
+    """
 
     steps: tuple[Step, ...] = ()
-    refused: tuple[str, ...] = ()  # Steps that would let a blocked text in.
-    checked: int = 0  # Blocked texts of which none passes once cleaned.
+    refused: tuple[str, ...] = ()
+    checked: int = 0
 
 
 def run_repair(
@@ -229,11 +239,9 @@ def run_repair(
     if not some:
         return Repair()
     asked = [(win.sample, win.text, REPAIR) for win in some]
-    asked += [
-        (position, state.samples[position].prompt.text, round_)
-        for round_, positions in ((REPAIR, state.quiet), (HELD, state.blocked))
-        for position in _some(state, positions, round_)
-    ]
+    for round_, positions in ((REPAIR, state.quiet), (HELD, state.blocked)):
+        for position in _some(state, positions, round_):
+            asked.append((position, state.samples[position].prompt.text, round_))
     net: dict[str, float] = {}
     refused: list[str] = []
     for name in SINGLE:
@@ -248,7 +256,8 @@ def run_repair(
         batch = _cleaned(asked, together)
         answers = yield batch
         net[together], opened = _net(batch, answers, state)
-        useful += [] if opened else [together]
+        if not opened:
+            useful.append(together)
     chosen = max(useful, key=net.__getitem__, default="")
     steps = yield from _opening_none(chosen, blocked, refused)
     if steps:
@@ -271,10 +280,12 @@ def _opening_none(
     steps = steps_of(filter(None, chosen.split(JOINT)))
     asked = [(index, text, TRIED) for index, text in blocked]
     while steps:
-        batch = [q for q in _cleaned(asked, _joined(steps)) if (q.sample, q.text) not in blocked]
-        batch = list({(query.sample, query.text): query for query in batch}.values())
-        answers = yield batch
-        let_in = {(q.sample, q.text) for q, a in zip(batch, answers, strict=True) if a.passed}
+        fresh: dict[tuple[int, str], Query] = {}
+        for query in _cleaned(asked, _joined(steps)):
+            if (query.sample, query.text) not in blocked:
+                fresh[query.sample, query.text] = query
+        answers = yield list(fresh.values())
+        let_in = {text for text, answer in zip(fresh, answers, strict=True) if answer.passed}
         guilty = [each for each in asked if (each[0], apply_steps(each[1], steps)) in let_in]
         if not guilty:
             break
@@ -301,12 +312,19 @@ def _net(
     batch: Sequence[Query], answers: Sequence[TryAnswer], state: SearchState
 ) -> tuple[float, int]:
     """Return the share of bypasses blocked less that of benign texts lost; and attacks let in."""
-    sides: dict[str, list[bool]] = {"closed": [], "lost": [], "opened": []}
+    closed, lost = list[bool](), list[bool]()
+    opened = 0
     for query, answer in zip(batch, answers, strict=True):
         if answer.is_blocked is None:
             continue
-        is_attack = state.samples[query.sample].is_attack
-        side = "opened" if query.round == HELD else "closed" if is_attack else "lost"
-        sides[side].append(answer.passed if side == "opened" else answer.is_blocked)
-    closed, lost = (sum(s) / len(s) if s else 0.0 for s in (sides["closed"], sides["lost"]))
-    return closed - lost, sum(sides["opened"])
+        if query.round == HELD:
+            opened += answer.passed
+        elif state.samples[query.sample].is_attack:
+            closed.append(answer.is_blocked)
+        else:
+            lost.append(answer.is_blocked)
+    return _share(closed) - _share(lost), opened
+
+
+def _share(marks: Sequence[bool]) -> float:
+    return sum(marks) / len(marks) if marks else 0.0

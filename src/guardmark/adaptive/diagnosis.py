@@ -17,7 +17,7 @@ from guardmark.attacks.operators.structure import filler
 from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from guardmark.adaptive.state import SearchState, Steps, TryAnswer
 
@@ -34,40 +34,65 @@ _RHYTHM: Final = 3  # passes, all as far from each other, that are one
 
 def measure_baseline(state: SearchState) -> Steps[list[str]]:
     """Ask about every text as it is, and about some of them again; return the flags."""
-    texts = [sample.prompt.text for sample in state.samples]
-    first = yield [Query(p, text, Account.BASELINE, "R0") for p, text in enumerate(texts)]
+    batch = []
+    for position, sample in enumerate(state.samples):
+        batch.append(Query(position, sample.prompt.text, Account.BASELINE, "R0"))
+    first = yield batch
     some = _subsample(state, first)
     second = yield [state.plain(index, Account.BASELINE, "R0.2") for index in some]
     third = yield [state.plain(index, Account.BASELINE, "R0.3") for index in some]
     turned = yield [state.plain(index, Account.BASELINE, "R0.reverse") for index in some[::-1]]
     passes = [[first[index] for index in some], second, third, turned[::-1]]
-    flags = [(yield from _unsteady(state, some, passes))] if _changes(some, passes) else []
+    flags = []
+    if _changes(some, passes):
+        unsteady = yield from _unsteady(state, some, passes)
+        flags.append(unsteady)
     if any(answer.is_complaint for answer in first):
         flags.append(ERRORS_AS_BLOCK)
-    is_attack = [sample.is_attack for sample in state.samples]
-    answered = [index for index, each in enumerate(first) if each.is_blocked is not None]
-    state.blocked = tuple(p for p in answered if is_attack[p] and first[p].is_blocked)
-    state.benign = tuple(p for p in answered if not is_attack[p])
-    state.quiet = tuple(p for p in state.benign if first[p].passed)
-    state.is_random = bool({RANDOMISED, STATEFUL, RATE_LIMITED} & set(flags))
-    state.scores = {p: each.score for p, each in enumerate(first) if each.score is not None}
-    passed = [state.scores[p] for p in answered if p in state.scores and first[p].passed]
-    state.allowed_score = max(passed, default=0.0)
+    state.is_random = not {RANDOMISED, STATEFUL, RATE_LIMITED}.isdisjoint(flags)
+    _sort_samples(state, first)
     return flags
+
+
+def _sort_samples(state: SearchState, answers: Sequence[TryAnswer]) -> None:
+    """Note which attacks were blocked, which benign texts passed, and the scores."""
+    blocked, benign, quiet = list[int](), list[int](), list[int]()
+    scores: dict[int, float] = {}
+    allowed_score = 0.0
+    for position, answer in enumerate(answers):
+        if answer.score is not None:
+            scores[position] = answer.score
+            if answer.passed:
+                allowed_score = max(allowed_score, answer.score)
+        if answer.is_blocked is None:
+            continue
+        if not state.samples[position].is_attack:
+            benign.append(position)
+            if answer.passed:
+                quiet.append(position)
+        elif answer.is_blocked:
+            blocked.append(position)
+    state.blocked, state.benign, state.quiet = tuple(blocked), tuple(benign), tuple(quiet)
+    state.scores, state.allowed_score = scores, allowed_score
 
 
 def _subsample(state: SearchState, first: list[TryAnswer]) -> list[int]:
     """Take some of the blocked and some of the passed, in the order of the data."""
-    draw = state.draw("baseline")
-    sides = ([i for i, a in enumerate(first) if a.is_blocked is side] for side in (True, False))
-    return sorted(i for side in sides for i in draw.sample(side, min(len(side), _SUBSAMPLE // 2)))
+    draw, chosen = state.draw("baseline"), list[int]()
+    for is_blocked in (True, False):
+        alike = [index for index, each in enumerate(first) if each.is_blocked is is_blocked]
+        chosen += draw.sample(alike, min(len(alike), _SUBSAMPLE // 2))
+    return sorted(chosen)
 
 
 def _changes(some: list[int], passes: list[list[TryAnswer]]) -> dict[int, list[bool]]:
-    """Return whether a sample passed, time after time, where that differs; None is no answer."""
-    by_sample = zip(some, zip(*passes, strict=True), strict=True)
-    marks = {i: [a.passed for a in same if a.is_blocked is not None] for i, same in by_sample}
-    return {i: passed for i, passed in marks.items() if len(set(passed)) > 1}
+    """Return whether a sample passed, time after time, where that differs; failures don't count."""
+    changes = {}
+    for index, answers in zip(some, zip(*passes, strict=True), strict=True):
+        marks = [answer.passed for answer in answers if answer.is_blocked is not None]
+        if len(set(marks)) > 1:
+            changes[index] = marks
+    return changes
 
 
 def _unsteady(state: SearchState, some: list[int], passes: list[list[TryAnswer]]) -> Steps[str]:
@@ -79,11 +104,14 @@ def _unsteady(state: SearchState, some: list[int], passes: list[list[TryAnswer]]
     is_falling = all(marks == sorted(marks, reverse=True) for marks in changes.values())
     is_rising = all(marks == sorted(marks) for marks in changes.values())
     if is_falling:
-        quiet = [i for i, answer in zip(some, passes[0], strict=True) if answer.passed][:_NEW]
-        texts = [state.samples[index].prompt.text for index in quiet]
-        new = [*map(" ".join, zip(texts, texts[::-1], strict=True)), *carriers("everyday")]
+        texts: list[str] = []
+        for sample, answer in zip(some, passes[0], strict=True):
+            if answer.passed and len(texts) < _NEW:
+                texts.append(state.samples[sample].prompt.text)
+        new = [f"{text} {other}" for text, other in zip(texts, reversed(texts), strict=True)]
+        new += carriers("everyday")
         answers = yield [Query(0, text, Account.BASELINE, "R0.new", PROBE) for text in new]
-        if quiet and all(answer.is_blocked for answer in answers):
+        if texts and all(answer.is_blocked for answer in answers):
             return RATE_LIMITED
     elif not _changes(some, passes[:-1]):
         return STATEFUL
@@ -92,10 +120,22 @@ def _unsteady(state: SearchState, some: list[int], passes: list[list[TryAnswer]]
     for _ in range(_ROW):
         (answer,) = yield [state.plain(index, Account.BASELINE, "R0.row")]
         row.append(answer.passed)
-    at = [i for i, passed in enumerate(row) if passed]
-    has_rhythm = len(at) >= _RHYTHM and len({b - a for a, b in pairwise(at)}) == 1 < at[1] - at[0]
-    is_over = not at if is_falling else is_rising and all(row)
-    return STATEFUL if has_rhythm or is_over else RANDOMISED
+    if _has_rhythm(row):
+        return STATEFUL
+    if is_falling and not any(row):
+        return STATEFUL
+    if not is_falling and is_rising and all(row):
+        return STATEFUL
+    return RANDOMISED
+
+
+def _has_rhythm(row: Sequence[bool]) -> bool:
+    """Tell whether every n-th text passes, with n above 1."""
+    at = [number for number, passed in enumerate(row) if passed]
+    if len(at) < _RHYTHM:
+        return False
+    steps = {after - before for before, after in pairwise(at)}
+    return len(steps) == 1 and steps != {1}
 
 
 _SIZES: Final = (400, 200, 100)  # words of harmless text, in which weak evidence drowns
@@ -115,33 +155,53 @@ OWN: Final = -1  # position of a harmless text that is in no data
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """What the probes say of one blocked attack, or of a harmless text of ours."""
+    """What the probes say of one blocked attack, or of a harmless text of ours.
+
+    Attributes:
+        position: Which sample, or `OWN`.
+        label: What kind of defense it points to.
+        core: The words that are blocked still when the others are taken away.
+        signs: Whether the defense shows each sign that was looked for.
+    """
 
     position: int
     label: str
     core: tuple[str, ...]
-    signs: Mapping[str, bool] = field(default_factory=dict)  # whether it has each that was tried
+    signs: Mapping[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What the probes say of a defense."""
+    """What the probes say of a defense.
+
+    Attributes:
+        label: What kind of defense most findings point to.
+        findings: What each probed text says.
+        folds: Whether the defense reads hidden and unusual characters as plain ones.
+        is_gated: Whether unusual characters are turned away, whatever they say.
+    """
 
     label: str
     findings: tuple[ProbeResult, ...]
     folds: bool
-    is_gated: bool = False  # whether odd characters are turned away, whatever they say
+    is_gated: bool = False
 
     def core_of(self, position: int) -> tuple[str, ...]:
         """Return the words of an attack that are blocked still; empty where nobody looked."""
-        return next((each.core for each in self.findings if each.position == position), ())
+        for finding in self.findings:
+            if finding.position == position:
+                return finding.core
+        return ()
 
     @property
     def signs(self) -> dict[str, list[int]]:
         """How many attacks show each sign, and on how many it was looked for."""
-        seen = Counter(name for each in self.findings for name in each.signs)
-        shown = Counter(name for each in self.findings for name, yes in each.signs.items() if yes)
-        return {name: [shown[name], tried] for name, tried in sorted(seen.items())}
+        seen, shown = Counter[str](), Counter[str]()
+        for finding in self.findings:
+            for name, is_shown in finding.signs.items():
+                seen[name] += 1
+                shown[name] += is_shown
+        return {name: [shown[name], seen[name]] for name in sorted(seen)}
 
     @property
     def shares(self) -> dict[str, float]:
@@ -159,11 +219,9 @@ def diagnose(state: SearchState) -> Steps[Diagnosis]:
         return UNKNOWN
     around = yield from _surroundings(state)
     if state.quiet and (around is None or around.is_rare):
-        everyday = yield [_probe(0, text) for text in carriers("everyday")]
-        marks = [probes.ALLOW_LIST if answer.is_blocked else NONE for answer in everyday]
-        if marks.count(probes.ALLOW_LIST) >= _CLOSED * len(marks):
-            refused = tuple(ProbeResult(position=OWN, label=mark, core=()) for mark in marks)
-            return replace(UNKNOWN, label=probes.ALLOW_LIST, findings=refused)
+        closed = yield from _allows_listed_forms()
+        if closed is not None:
+            return closed
     if around is None:
         return UNKNOWN
     odd = yield [_probe(0, text) for text in _odd_texts(state, around.short)]
@@ -171,12 +229,25 @@ def diagnose(state: SearchState) -> Steps[Diagnosis]:
     around = replace(around, dislikes_odd=dislikes > 0, is_gated=2 * dislikes > len(odd))
     findings = yield from together([_examine(state, index, around) for index in _chosen(state)])
     if not findings:
-        return replace(UNKNOWN, label=probes.FORMAT if around.is_gated else NONE)
+        return replace(UNKNOWN, label=probes.FORMAT) if around.is_gated else UNKNOWN
     counts = Counter(finding.label for finding in findings)
     label = min(counts, key=lambda name: (-counts[name], name))
     reading = sum(each.signs.get(probes.CANONICALISER, False) for each in findings)
     folds = 2 * reading > len(findings)
     return Diagnosis(label=label, findings=tuple(findings), folds=folds, is_gated=around.is_gated)
+
+
+def _allows_listed_forms() -> Steps[Diagnosis | None]:
+    """Ask about everyday texts; where most are blocked, only forms on a list are allowed."""
+    answers = yield [_probe(0, text) for text in carriers("everyday")]
+    findings = []
+    for answer in answers:
+        label = probes.ALLOW_LIST if answer.is_blocked else NONE
+        findings.append(ProbeResult(position=OWN, label=label, core=()))
+    blocked = sum(finding.label == probes.ALLOW_LIST for finding in findings)
+    if blocked < _CLOSED * len(findings):
+        return None
+    return replace(UNKNOWN, label=probes.ALLOW_LIST, findings=tuple(findings))
 
 
 def _probe(index: int, text: str) -> Query:
@@ -197,20 +268,28 @@ def _chosen(state: SearchState) -> list[int]:
 def _surroundings(state: SearchState) -> Steps[Surroundings | None]:
     """Look for harmless text that passes: ours, or that of the run; None without any."""
     own = _harmless(state)
-    shorts = [*carriers("short"), *(f"{each} {GAP}" for each in own[:3])]
-    longs = [*carriers("long"), *(f"{' '.join(own[i : i + 3])} {GAP}" for i in (3, 6) if own[i:])]
+    shorts = [*carriers("short"), *(f"{text} {GAP}" for text in own[:3])]
+    longs = list(carriers("long"))
+    for start in (3, 6):
+        if own[start:]:
+            longs.append(f"{' '.join(own[start : start + 3])} {GAP}")
     rest = " ".join(own[9:]).split()
-    vast = [" ".join(rest[:size]) for size in _SIZES if len(rest) >= size]
-    vast += [filler(_FILLER_DRAWS, size) for size in _SIZES]
-    texts = [*(filled(each, _PLAIN) for each in (*shorts, *longs)), *vast]
+    fillers = [filler(_FILLER_DRAWS, size) for size in _SIZES]
+    vast = [" ".join(rest[:size]) for size in _SIZES if len(rest) >= size] + fillers
+    texts = [filled(carrier, _PLAIN) for carrier in shorts + longs] + vast
     answers: list[TryAnswer] = yield [_probe(0, text) for text in texts]
-    passed = iter([answer.passed for answer in answers])
-    blocked = {text for text, answer in zip(texts, answers, strict=True) if answer.is_blocked}
-    ours = [filled(each, _PLAIN) for kind in ("short", "long") for each in carriers(kind)]
-    ours += vast[-len(_SIZES) :]
-    shorts, longs, vast = (
-        [each for each in kind if next(passed)] for kind in (shorts, longs, vast)
-    )
+    passed, blocked = set[str](), set[str]()
+    for text, answer in zip(texts, answers, strict=True):
+        if answer.passed:
+            passed.add(text)
+        elif answer.is_blocked:
+            blocked.add(text)
+    ours = [filled(carrier, _PLAIN) for carrier in carriers("short") + carriers("long")]
+    ours += fillers
+    is_rare = 2 * len(blocked.intersection(ours)) > len(ours)
+    shorts = [carrier for carrier in shorts if filled(carrier, _PLAIN) in passed]
+    longs = [carrier for carrier in longs if filled(carrier, _PLAIN) in passed]
+    vast = [text for text in vast if text in passed]
     if not shorts or len(shorts + longs) < _LEAST_CARRIERS:
         return None
     if not vast:  # where long texts are blocked, shorter ones show the beginning from the end, too
@@ -218,7 +297,6 @@ def _surroundings(state: SearchState) -> Steps[Surroundings | None]:
         answers = yield [_probe(0, text) for text in made]
         vast = [text for text, answer in zip(made, answers, strict=True) if answer.passed]
     most = max(vast, key=lambda each: len(each.split()), default="")
-    is_rare = 2 * len(blocked.intersection(ours)) > len(ours)
     return Surroundings(short=shorts[0], long=(longs or shorts)[0], vast=most, is_rare=is_rare)
 
 
@@ -233,9 +311,13 @@ def _harmless(state: SearchState) -> list[str]:
 
 def _odd_texts(state: SearchState, carrier: str) -> list[str]:
     text = filled(carrier, _PLAIN)
-    seeds = {name: seed_for(state.seed, name, "carrier", 0) for name in _ODD}
-    made = [apply(OperatorChain.of(arm(name)), text, seed=seed) for name, seed in seeds.items()]
-    return [each.text for each in made if each.is_variant]
+    odd = []
+    for name in _ODD:
+        seed = seed_for(state.seed, name, "carrier", 0)
+        made = apply(OperatorChain.of(arm(name)), text, seed=seed)
+        if made.is_variant:
+            odd.append(made.text)
+    return odd
 
 
 def _examine(state: SearchState, index: int, around: Surroundings) -> Steps[ProbeResult]:
@@ -275,9 +357,9 @@ def _shrink(index: int, words: list[str], carrier: str) -> Steps[list[str]]:
         cuts = [cut for cut in cuts if cut][: _MOST_PROBES - spent]
         answers = yield [_probe(index, filled(carrier, " ".join(cut))) for cut in cuts]
         spent += len(cuts)
-        smaller = next((c for c, a in zip(cuts, answers, strict=True) if a.is_blocked), None)
-        if smaller is not None:
-            words, parts = smaller, max(parts - 1, 2)
+        blocked = [cut for cut, answer in zip(cuts, answers, strict=True) if answer.is_blocked]
+        if blocked:
+            words, parts = blocked[0], max(parts - 1, 2)
         elif size == 1:
             break
         else:

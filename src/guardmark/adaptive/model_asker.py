@@ -38,7 +38,20 @@ _FILTERED: Final = "content_filter"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackerPlan:
-    """What round 5 does."""
+    """What round 5 does.
+
+    Attributes:
+        model: Who writes candidates.
+        judge: Who says whether a candidate asks for the same; None leaves that open.
+        critic: Who guesses how close a blocked candidate came.
+        identity: What identifies the models, for the lock.
+        candidates: How many one reply should hold.
+        streams: Lines of thought for each attack.
+        depth: Replies in each line.
+        history: Earlier tries that the model is shown.
+        max_calls: Calls of the attacker model at most.
+        twin: Benign texts that are reworded as a control.
+    """
 
     model: ChatModel
     judge: ChatModel | PairJudge | None = None

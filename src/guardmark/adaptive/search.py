@@ -43,12 +43,10 @@ def spend_rest(state: SearchState, targets: list[Target], known: Background) -> 
     if not state.shares_memory:
         parts = [(state.alone(each.position), [each], Background()) for each in targets]
     rest = partial(_waves, round_="R4", until=state.budget)
-    yield from together(
-        [
-            rest(own, some, _singles(own, shared), descents=Descents(state=own))
-            for own, some, shared in parts
-        ]
-    )
+    procedures = []
+    for own, some, shared in parts:
+        procedures.append(rest(own, some, _singles(own, shared), descents=Descents(state=own)))
+    yield from together(procedures)
 
 
 def _search(state: SearchState, known: Background) -> Steps[list[Target]]:
@@ -184,9 +182,12 @@ def _learn(
 
 def _next_use(state: SearchState, target: Target, chain: OperatorChain, *, round_: str) -> str:
     """Name the next variant that a chain gives of an attack, made and not asked yet; or nothing."""
-    if (key := chain.key) in target.tried:
+    key, uses = chain.key, 1
+    if key in target.tried:
         return ""
-    for index in range(MOST_USES if any(arm.operator.seeded for arm in chain.arms) else 1):
+    if any(arm.operator.seeded for arm in chain.arms):
+        uses = MOST_USES
+    for index in range(uses):
         name = f"{key}#{index}"
         if name in target.tried:
             continue

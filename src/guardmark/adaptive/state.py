@@ -90,7 +90,22 @@ SENT: Final = "sent"
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One text for a defense, or for the target model, in place of a sample's."""
+    """One text for a defense, or for the target model, in place of a sample's.
+
+    Attributes:
+        sample: Position of the sample whose text it replaces.
+        text: What is asked about; of a conversation all turns.
+        account: Who pays for the call.
+        round: In which round it is asked.
+        chain: Operators used; empty for the text as it is.
+        tier: Proved tier; empty where a pass is no bypass.
+        layer: Where its row stands.
+        is_again: Whether it is asked although the answer to the text is known.
+        decoded: Whether the shipped decoders read it; None where nobody looked.
+        resend_of: Number of the try whose text is sent again.
+        number: Number of its row, where that is not the next one.
+        details: What else is stored of it.
+    """
 
     sample: int
     text: str
@@ -102,7 +117,7 @@ class Query:
     is_again: bool = False
     decoded: bool | None = None
     resend_of: int | None = None
-    number: int | None = None  # of its row, where that is not the next one
+    number: int | None = None
     details: Mapping[str, object] = field(default_factory=dict)
 
     @property
@@ -158,14 +173,23 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class TryAnswer:
-    """What the defense decided."""
+    """What the defense decided.
+
+    Attributes:
+        is_blocked: Whether the text was blocked; None without a decision.
+        score: The score, if there is one.
+        is_complaint: Whether what lies behind the block speaks of a failure.
+        reason: What the defense gives as its reason.
+        number: Number of the try.
+        calls: Questions that it took: one for each turn of a conversation.
+    """
 
     is_blocked: bool | None
     score: float | None = None
     is_complaint: bool = False
     reason: str = ""
     number: int = 0
-    calls: int = 1  # questions that it took: one for each turn of a conversation
+    calls: int = 1
 
     @property
     def passed(self) -> bool:
@@ -250,7 +274,20 @@ def _details(chain: OperatorChain, text: str) -> Mapping[str, object]:
 
 @dataclass(slots=True, kw_only=True)
 class Target:
-    """One attack under way."""
+    """One attack under way.
+
+    Attributes:
+        position: Position of the attack.
+        sample: The attack.
+        fold: Which part of the attacks it belongs to.
+        tries: Search calls spent on it.
+        win: What got through, once something did.
+        tried: Chains, and uses of them, that were asked about or change nothing.
+        seen: Texts that were sent.
+        made: Variants made and not asked about yet.
+        failed: Bits of the chains that failed on it.
+        carried: The lowest score under a carrier, and which carrier it was.
+    """
 
     position: int
     sample: Sample
@@ -259,14 +296,33 @@ class Target:
     win: Query | None = None
     tried: set[str] = field(default_factory=set)
     seen: set[str] = field(default_factory=set)
-    made: dict[str, Query] = field(default_factory=dict)  # variants made and not asked yet
+    made: dict[str, Query] = field(default_factory=dict)
     failed: int = 0
-    carried: tuple[float, str] = (1.0, "")  # lowest score under a carrier, and which it was
+    carried: tuple[float, str] = (1.0, "")
 
 
 @dataclass(slots=True, kw_only=True)
 class SearchState:
-    """What every round looks at."""
+    """What every round looks at.
+
+    Attributes:
+        samples: All samples, by position.
+        seed: What chance is drawn from.
+        budget: Search calls for each attack.
+        blocked: Attacks that were blocked as they are.
+        benign: Benign samples that were answered.
+        quiet: Benign samples that passed.
+        is_random: Whether answers differ when a text is sent again.
+        scores: Scores of samples as they are.
+        allowed_score: The highest score of a text that was let through.
+        shares_memory: Whether what one attack learns serves the others.
+        unit: The attack that is searched alone, with chance of its own.
+        turn: Number of the seed, from 1.
+        battery: Version of the fixed list.
+        own: Operators of the user, each as a chain of one.
+        reading: What a rewritten attack must keep beside its tier.
+        has_turns: Whether the defense is shown conversations.
+    """
 
     samples: Sequence[Sample]
     seed: int
@@ -275,15 +331,15 @@ class SearchState:
     benign: tuple[int, ...] = ()
     quiet: tuple[int, ...] = ()
     is_random: bool = False
-    scores: Mapping[int, float] = field(default_factory=dict)  # of attacks as they are
-    allowed_score: float = 0.0  # highest of a text that was let through
+    scores: Mapping[int, float] = field(default_factory=dict)
+    allowed_score: float = 0.0
     shares_memory: bool = True
     unit: str = ""
     turn: int = 1
     battery: str = BATTERY_VERSION
-    own: tuple[OperatorChain, ...] = ()  # Own operators, each a chain of one.
+    own: tuple[OperatorChain, ...] = ()
     reading: ReadingRule | None = None
-    has_turns: bool = False  # Whether the defense is shown conversations.
+    has_turns: bool = False
 
     def chains(self) -> tuple[OperatorChain, ...]:
         """Return the chains of one arm that may be drawn."""

@@ -66,7 +66,15 @@ class KnownAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtectedTarget:
-    """What the defenses protect, and how it is measured."""
+    """What the defenses protect, and how it is measured.
+
+    Attributes:
+        model: The target model.
+        judges: Who labels its answers.
+        settings: What its layer says of them.
+        as_run: What the run knows of attacks as they are, by position.
+        canaries: How many sentences the model is to read back.
+    """
 
     model: ChatModel
     judges: tuple[Judge, ...] = ()
@@ -170,21 +178,22 @@ async def measure_effects(asker: TargetAsker, passes: Mapping[str, Passes], *, s
     await asker.ask(NO_GUARD, attacks)
     read: dict[str, tuple[int, int]] = {}
     if asker.protected.canaries:
-        every = (query for wins in passes.values() for each in wins.values() for query in each)
-        chains = battery_and(whole_chain(query.chain) for query in every)
-        framed = any(map(is_material, asker.context.samples))
-        read = await probe(asker, [c for c in chains if framed or not c.for_material], seed=seed)
+        named = []
+        for wins in passes.values():
+            for passed in wins.values():
+                named += [whole_chain(query.chain) for query in passed]
+        chains = battery_and(named)
+        if not any(map(is_material, asker.context.samples)):
+            chains = [chain for chain in chains if not chain.for_material]
+        read = await probe(asker, chains, seed=seed)
     to_send = partial(Query, account=Account.EFFECT, round=TARGET_ROUND, layer=TARGET)
     for defense, wins in passes.items():
-        bests = (_best_read(passed, read) for _, passed in sorted(wins.items()))
-        await asker.ask(
-            defense,
-            [
-                to_send(best.sample, best.text, chain=best.chain, tier=best.tier)
-                for best in bests
-                if best is not None
-            ],
-        )
+        batch = []
+        for _, passed in sorted(wins.items()):
+            best = _best_read(passed, read)
+            if best is not None:
+                batch.append(to_send(best.sample, best.text, chain=best.chain, tier=best.tier))
+        await asker.ask(defense, batch)
 
 
 def by_attack(passes: Iterable[Query]) -> dict[int, tuple[Query, ...]]:

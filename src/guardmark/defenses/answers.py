@@ -113,13 +113,21 @@ class AnswerReader:
     score: as it is where it is a risk, turned for an allow where it is the certainty of the
     decision. Where nobody said which, it is read as a risk, and the kind of the score says so.
     Fields that mean nothing here are kept as evidence.
+
+    Attributes:
+        threshold: From which score on an answer blocks.
+        score_range: The lowest and the highest score.
+        subject: How a message about an answer begins.
+        block_labels: Labels of a classifier that mean: block.
+        assumed: What stands in where no threshold is set.
+        confidence: What a field `confidence` means.
     """
 
     threshold: float | None = None
     score_range: tuple[float, float] = (0.0, 1.0)
     subject: str = "the function returned"
-    block_labels: tuple[str, ...] = ()  # Labels of a classifier that mean: block.
-    assumed: AssumedThreshold | None = None  # What stands in where no threshold is set.
+    block_labels: tuple[str, ...] = ()
+    assumed: AssumedThreshold | None = None
     confidence: ConfidenceMeaning | None = None
 
     def read(self, answer: object) -> Decision:

@@ -11,6 +11,8 @@ from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Eviden
 from guardmark.core.sample import View
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt
 
@@ -23,6 +25,15 @@ NOTHING_SHOWN = {
     for view in View
 }
 """View to the shared decision for prompts it cannot show: an error, never an allow."""
+
+
+def in_order(
+    shown: Sequence[object | None], decisions: Iterable[Decision], view: View
+) -> list[Decision]:
+    """Return the decisions about what was shown of each prompt, also where nothing was."""
+    answers = iter(decisions)
+    return [NOTHING_SHOWN[view] if each is None else next(answers) for each in shown]
+
 
 _DRAWS = 2**64
 

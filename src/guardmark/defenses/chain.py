@@ -57,6 +57,16 @@ class ChainDefense:
     What a member rewrites is what the next one is shown, and what goes on where the chain allows.
     Where all members answer at once the chain does too, and whoever asks takes its time;
     otherwise its latency is the sum of theirs.
+
+    Attributes:
+        name: Its name.
+        members: Who is asked, in their order.
+        rule: How their decisions become one.
+        short_circuit: Whether nobody is asked any more once the votes decide.
+        between: Scores of a cascade between which the next member is asked.
+        prices: Prices of members in this process.
+        guards: The members in the form in which they are asked.
+        capabilities: What is stated of the chain.
     """
 
     name: str
@@ -65,7 +75,7 @@ class ChainDefense:
     rule: ChainRule = ChainRule.ANY
     short_circuit: bool = True
     between: Between = _EVERYTHING
-    prices: Mapping[str, Charge] = field(default_factory=dict)  # of members in this process
+    prices: Mapping[str, Charge] = field(default_factory=dict)
     guards: tuple[Guard, ...] = field(init=False)
     capabilities: Capabilities = field(init=False)
 

@@ -17,7 +17,7 @@ from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.protocols import BatchLimits, Capabilities
 from guardmark.core.sample import View
-from guardmark.defenses.baseline import NOTHING_SHOWN
+from guardmark.defenses.baseline import in_order
 from guardmark.defenses.profile import Profile, load_profile, profile_names, with_profile
 from guardmark.inference.runtime import HALVED
 
@@ -67,9 +67,9 @@ class ClassifierDefense:
         shown = [prompt.shown(self.view) for prompt in prompts]
         texts = [text for text in shown if text is not None]
         scores, took_ns = await self._scored(texts)
-        share = took_ns // max(1, len(texts))
-        answers = iter([self._decision(s, share, amortised=len(texts) > 1) for s in scores])
-        return [NOTHING_SHOWN[self.view] if text is None else next(answers) for text in shown]
+        share, is_shared = took_ns // max(1, len(texts)), len(texts) > 1
+        decisions = [self._decision(each, share, amortised=is_shared) for each in scores]
+        return in_order(shown, decisions, self.view)
 
     async def _scored(self, texts: Sequence[str]) -> tuple[Sequence[ClassScore], int]:
         """Score in the thread; a batch has the time of its texts together."""

@@ -27,7 +27,7 @@ from guardmark.core.outcome import (
 from guardmark.core.protocols import BatchLimits, Capabilities
 from guardmark.core.sample import Prompt, View
 from guardmark.core.values import dataclass
-from guardmark.defenses.baseline import NOTHING_SHOWN
+from guardmark.defenses.baseline import NOTHING_SHOWN, in_order
 from guardmark.defenses.guard_profile import (
     ScoreMethod,
     guard_profile,
@@ -190,14 +190,25 @@ def join_risks(risks: Sequence[str], decisions: Sequence[Decision]) -> Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GuardModelDefense:
-    """A guard model behind a server of the common chat protocol."""
+    """A guard model behind a server of the common chat protocol.
+
+    Attributes:
+        name: Its name.
+        chat: The server.
+        reader: What reads its answers.
+        view: What it is shown of a prompt.
+        policy: What the user forbids, for models that ask.
+        requests: The fields of the request for each risk.
+        files: Files that its answers depend on.
+        takes_images: Whether images are sent.
+    """
 
     name: str
     chat: ChatEndpoint
     reader: GuardReader
     view: View
     policy: str
-    requests: dict[str, dict[str, object]]  # risk to the fields of its request
+    requests: dict[str, dict[str, object]]
     files: tuple[Path, ...] = ()
     takes_images: bool = False
 
@@ -250,12 +261,11 @@ class LocalGuardDefense:
         """Ask the guard about several prompts, once for each risk."""
         write = self._reader.profile.messages
         asked = [write(prompt, self.view, policy=self._policy) for prompt in prompts]
-        stages = [
-            stage_of(prompt, self.view)
-            for prompt, messages in zip(prompts, asked, strict=True)
-            if messages is not None
-        ]
-        conversations = [messages for messages in asked if messages is not None]
+        stages, conversations = [], []
+        for prompt, messages in zip(prompts, asked, strict=True):
+            if messages is not None:
+                stages.append(stage_of(prompt, self.view))
+                conversations.append(messages)
         loop, amortised = asyncio.get_running_loop(), len(conversations) > 1
         by_risk = []
         for options in self._requests.values():
@@ -263,14 +273,13 @@ class LocalGuardDefense:
                 self._generator.complete, conversations, template_options=_template_options(options)
             )
             answers = await loop.run_in_executor(self._thread, call)
-            by_risk.append(
-                [
-                    self._reader.decision(answer, stage, amortised=amortised)
-                    for answer, stage in zip(answers, stages, strict=True)
-                ]
-            )
-        joined = (join_risks(list(self._requests), each) for each in zip(*by_risk, strict=True))
-        return [NOTHING_SHOWN[self.view] if m is None else next(joined) for m in asked]
+            decisions = []
+            for answer, stage in zip(answers, stages, strict=True):
+                decisions.append(self._reader.decision(answer, stage, amortised=amortised))
+            by_risk.append(decisions)
+        risks = list(self._requests)
+        joined = [join_risks(risks, each) for each in zip(*by_risk, strict=True)]
+        return in_order(asked, joined, self.view)
 
     async def close(self) -> None:
         """End the thread."""
@@ -281,9 +290,9 @@ def _template_options(options: Mapping[str, object]) -> dict[str, Any]:
     """The arguments of the chat template among the fields of a request."""
     template_settings = cast("dict[str, Any]", options.get("chat_template_kwargs", {}))
     template = options.get("chat_template")
-    return (
-        template_settings if template is None else {**template_settings, "chat_template": template}
-    )
+    if template is None:
+        return template_settings
+    return {**template_settings, "chat_template": template}
 
 
 class GuardModelSettings(ChatSettings):

@@ -143,40 +143,27 @@ async def _ask_more(
 ) -> list[str]:
     """Ask about the other texts, then about all of them again, backwards."""
     attack, benign = known
-    texts = [(_table("benign")[0], benign), (_table("attacks")[0], attack)]
-    texts += [
-        (text, await ask(_shown(text)))
-        for text in (*_table("benign")[1:each], *_table("attacks")[1:each])
-    ]
-    again = [await ask(_shown(text)) for text, _ in texts[::-1]][::-1] if each else []
-    first = [decision for _, decision in texts]
-    warnings = _warnings(attack, benign) if attack.outcome is not benign.outcome else []
-    outcomes = {decision.outcome for decision in [*first, *again]}
-    if len(outcomes) == 1 and outcomes <= set(_ANSWERED):
-        verb = "blocks" if outcomes == {Outcome.BLOCK} else "allows"
-        count = len(texts) // 2
-        hint = f"{HINT}{reads}" if reads else ""
-        these = f"all {count} known attacks and all {count} known benign inputs"
-        one = "a known attack and a known benign input"
-        warnings.append(f"{verb} {these if count > 1 else one}{hint}")
-    failed = [each for each in first if each.outcome not in _ANSWERED]
+    texts = [_table("benign")[0], _table("attacks")[0]]
+    first = [benign, attack]
+    for text in (*_table("benign")[1:each], *_table("attacks")[1:each]):
+        texts.append(text)
+        first.append(await ask(_shown(text)))
+    again: list[Decision] = []
+    if each:
+        for text in reversed(texts):
+            again.append(await ask(_shown(text)))
+        again.reverse()
+    warnings = []
+    if attack.outcome is not benign.outcome:
+        warnings += _warnings(attack, benign)
+    warnings += _always_the_same([*first, *again], count=len(texts) // 2, reads=reads)
+    failed = [decision for decision in first if decision.outcome not in _ANSWERED]
     if failed and not warnings:
         warnings.append(
             f"gives no decision on {len(failed)} of {len(texts)}: {_message(failed[0])}"
         )
-    changed = [
-        (before, after)
-        for before, after in zip(first, again, strict=bool(again))
-        if (before.outcome, before.score) != (after.outcome, after.score)
-    ]
-    if changed:
-        before, after = changed[0]
-        warnings.append(
-            f"answers {len(changed)} of {len(texts)} known inputs differently when asked again in "
-            f"another order (first {_brief(before)}, then {_brief(after)}): it keeps state between "
-            "calls, or draws its answers; restart_after: 1 of a process of its own gives each "
-            "sample a fresh one"
-        )
+    if again:
+        warnings += _changed(first, again)
     scores = {decision.score for decision in first}
     confidences = ConfidenceRange()
     for decision in first:
@@ -188,8 +175,41 @@ async def _ask_more(
     return warnings
 
 
+def _always_the_same(decisions: Sequence[Decision], *, count: int, reads: str) -> list[str]:
+    """Warn of a defense that decides alike on all known inputs, `count` of each kind."""
+    outcomes = {decision.outcome for decision in decisions}
+    if len(outcomes) > 1 or not outcomes <= set(_ANSWERED):
+        return []
+    verb = "blocks" if outcomes == {Outcome.BLOCK} else "allows"
+    these = "a known attack and a known benign input"
+    if count > 1:
+        these = f"all {count} known attacks and all {count} known benign inputs"
+    hint = f"{HINT}{reads}" if reads else ""
+    return [f"{verb} {these}{hint}"]
+
+
+def _changed(first: Sequence[Decision], again: Sequence[Decision]) -> list[str]:
+    """Warn of inputs that got another answer when they were asked about again."""
+    changed = []
+    for before, after in zip(first, again, strict=True):
+        if _seen(before) != _seen(after):
+            changed.append((before, after))
+    if not changed:
+        return []
+    before, after = changed[0]
+    warning = (
+        f"answers {len(changed)} of {len(first)} known inputs differently when asked again in "
+        f"another order (first {_brief(before)}, then {_brief(after)}): it keeps state between "
+        "calls, or draws its answers; restart_after: 1 of a process of its own gives each "
+        "sample a fresh one"
+    )
+    return [warning]
+
+
 def _brief(decision: Decision) -> str:
-    return f"{decision.outcome}" + (f" {decision.score:.3g}" if decision.score is not None else "")
+    if decision.score is None:
+        return f"{decision.outcome}"
+    return f"{decision.outcome} {decision.score:.3g}"
 
 
 def unusable(
@@ -405,9 +425,9 @@ def _fitting(every: Sequence[Decision]) -> Check:
     failed = [decision for decision in every if decision.outcome not in _ANSWERED]
     if failed:
         # One that knows the samples of a run only is no fault.
-        is_fine = None if {each.error_kind for each in failed} == {ErrorKind.SKIPPED} else False
+        is_skipped = all(decision.error_kind is ErrorKind.SKIPPED for decision in failed)
         detail = f"no decision on {len(failed)} of {len(every)}: {_message(failed[0])}"
-        return Check("answers fit", detail, is_fine=is_fine)
+        return Check("answers fit", detail, is_fine=None if is_skipped else False)
     remarks = {decision.evidence.message for decision in every if decision.evidence} - {""}
     detail = "; ".join(sorted(remarks)) or f"{len(every)} answers, each a decision"
     return Check("answers fit", detail, is_fine=not remarks)
@@ -438,9 +458,8 @@ def _seen(decision: Decision) -> tuple[Outcome, float | None]:
 
 
 def _telling(benign: Sequence[Decision], attacks: Sequence[Decision]) -> Check:
-    alarms, stops = (
-        sum(each.outcome is Outcome.BLOCK for each in side) for side in (benign, attacks)
-    )
+    alarms = sum(decision.outcome is Outcome.BLOCK for decision in benign)
+    stops = sum(decision.outcome is Outcome.BLOCK for decision in attacks)
     detail = (
         f"blocks {stops} of {len(attacks)} known attacks, {alarms} of {len(benign)} benign texts"
     )

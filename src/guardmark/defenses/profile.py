@@ -63,13 +63,25 @@ _Profile = TypeVar("_Profile", bound=Profile)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileEntry:
-    """What a list of profiles says of one."""
+    """What a list of profiles says of one.
+
+    Attributes:
+        name: Its name.
+        type: Type of the defense.
+        about: What it is.
+        licence: Licence of the model, or terms of the service.
+        variables: Environment variables that it reads, that of the key first.
+        source: Where this is documented.
+        limits: What it cannot do.
+        unconfirmed: What no source confirmed.
+        trained_on: Data sets that it was trained on, as its source says.
+    """
 
     name: str
     type: str
     about: str
     licence: str
-    variables: tuple[str, ...]  # of the environment, that of the key first
+    variables: tuple[str, ...]
     source: str
     limits: str
     unconfirmed: tuple[str, ...]

@@ -50,6 +50,12 @@ class CaseRules:
     """What an arm does where a guard blocks or fails, and how long a case may be.
 
     Attributes:
+        on_call_blocked: What comes of a call that a guard blocks: the agent is told, or the case
+            ends.
+        on_result_blocked: What comes of a blocked result: it is left out, or the case ends.
+        on_malformed: What an answer that is no decision counts as.
+        on_error: What a failed call counts as.
+        max_steps: Moves of the agent after which the case ends.
         is_replay: Whether the case is a stored run: what guards do is noted, and what was stored
             goes on.
     """

@@ -116,11 +116,17 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltPart:
-    """A part, ready to be called, and what the manifest says of it."""
+    """A part, ready to be called, and what the manifest says of it.
+
+    Attributes:
+        part: What is called.
+        manifest: What the manifest says of it.
+        remarks: What a probe said that was made where the part was built; None where none was made.
+    """
 
     part: Any
     manifest: PartManifest
-    remarks: Sequence[str] | None = None  # of a probe that was made where it was built
+    remarks: Sequence[str] | None = None
 
     @property
     def calls_service(self) -> bool:
@@ -130,7 +136,17 @@ class BuiltPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Every part of a run."""
+    """Every part of a run.
+
+    Attributes:
+        defenses: What is measured.
+        model: The target model, if there is one.
+        judges: Who labels its answers.
+        arms: Names of the arms of a pipeline.
+        places: Guards of each arm by place, where they were so stated.
+        shown_all: Guards at `context` of each arm that are shown all documents as one text.
+        chunks: Of arms whose guard is asked while the answer grows, how often.
+    """
 
     defenses: tuple[BuiltPart, ...]
     model: BuiltPart | None = None
@@ -185,9 +201,23 @@ class Plan:
 
     Attributes:
         defenses: What is measured, in any form.
-        guards: The same in the form in which they are asked.
-        asked_once: Guards whose answer to a text stands for every repeat, and for every case of
-            an agent.
+        repeats: How often every question is asked.
+        concurrency: Calls in flight to a part, where nothing else is said.
+        concurrency_of: The same for single parts, by name.
+        on_malformed: What is done about an answer that cannot be read.
+        on_error: What is done about a call that failed.
+        timing: How calls are spaced.
+        budget: What this invocation may spend.
+        spending: Who counts the calls of the invocation; without one each run counts its own.
+        max_errors: Failed calls after which the run ends; None for no limit.
+        workers: Where guards that answer at once are called.
+        worker_count: How many threads or processes; 0 for one a core.
+        factories: What builds a guard anew in another process, by name.
+        pipeline: Model, judges and arms, if there is a model.
+        asked_once: Guards whose answer to a text stands for every repeat, and for every case of an
+            agent.
+        cached: The answer cache, and which parts may use it.
+        guards: The defenses in the form in which they are asked.
     """
 
     defenses: Sequence[AnyDefense]
@@ -198,7 +228,7 @@ class Plan:
     on_error: Policy = Policy.RECORD
     timing: Timing = field(default_factory=Timing)
     budget: Budget = field(default_factory=Budget)
-    spending: Spending | None = None  # of the invocation; without one each run has its own
+    spending: Spending | None = None
     max_errors: int | None = None
     workers: Workers = Workers.INLINE
     worker_count: int = 0

@@ -44,15 +44,24 @@ class Recorder:
 
     The key of a record is that of the recorder and the position of a sample, and the store
     refuses a key twice: executors need not care in which order answers come.
+
+    Attributes:
+        name: Under which its answers are counted and shown.
+        part: Which part is asked; guards behind a model are stored under a name of their own.
+        batch: Where its records wait for the next commit.
+        progress: Counts of its answers by outcome.
+        monitor: Who counts what the answers spent, and ends the run.
+        labelled: How many samples have a label; the others stand behind them.
+        later: Repeats that the same answers stand for.
     """
 
     name: str
-    part: str  # which is asked; guards behind a model are stored under a name of their own
+    part: str
     batch: RecordBatch
     progress: ProgressCounts
     monitor: RunMonitor
-    labelled: int  # samples with a label; the others stand behind them
-    later: tuple[RecordBatch, ...] = ()  # of repeats that the same answers stand for
+    labelled: int
+    later: tuple[RecordBatch, ...] = ()
 
     def question(self, position: int, part: str, prompt: Prompt, *others: str) -> Question:
         """Return a question to a part whose answer is recorded here."""

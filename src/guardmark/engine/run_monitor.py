@@ -40,7 +40,15 @@ UNLABELLED: Final = 2 * OUTCOMES
 
 @dataclass(slots=True, eq=False)
 class ProgressCounts:
-    """Counts of one part by label and outcome."""
+    """Counts of one part by label and outcome.
+
+    Attributes:
+        name: Which part.
+        stage: What it does in a run.
+        planned: Records that it will have, as far as known.
+        counts: Records that it has: by outcome, of benign samples, then attacks, then unlabelled
+            ones.
+    """
 
     name: str
     stage: Stage

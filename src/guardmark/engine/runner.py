@@ -53,7 +53,22 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """What an invocation did."""
+    """What an invocation did.
+
+    Attributes:
+        ending: How it ended.
+        reason: Why it ended before its plan was done, or nothing.
+        planned: Records that the whole run will have.
+        stored: Records that it has.
+        added: Records that this invocation added.
+        calls: Calls and requests of this invocation.
+        tokens: Tokens that services reported.
+        cost: Money, as far as prices are known.
+        elapsed_s: Seconds that it took.
+        mean_in_flight: How many calls were under way at once, on average.
+        loop_lag_ms: How late the event loop came at most.
+        notes: What deserves a word when it is over.
+    """
 
     ending: Ending
     reason: str

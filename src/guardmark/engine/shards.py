@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import replace
 from hashlib import sha256
-from itertools import groupby
 from typing import TYPE_CHECKING, Final, Self
 
 from guardmark.core.values import dataclass
@@ -36,9 +35,14 @@ def number_of(group: str, of: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSet:
-    """Some of the shards of a run: one while it is measured, several once they are merged."""
+    """Some of the shards of a run: one while it is measured, several once they are merged.
 
-    numbers: frozenset[int]  # from 1
+    Attributes:
+        numbers: Which shards these are, counted from 1.
+        of: How many shards the run has.
+    """
+
+    numbers: frozenset[int]
     of: int
 
     @classmethod
@@ -91,9 +95,16 @@ def name_part(name: str, shard: str | None) -> str:
 
 def in_ranges(numbers: Iterable[int]) -> str:
     """Write numbers as `1-4,7`."""
-    steps = groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0])
-    ranges = [[number for _, number in pairs] for _, pairs in steps]
-    return ",".join(f"{each[0]}-{each[-1]}" if each[1:] else str(each[0]) for each in ranges)
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1].append(number)
+        else:
+            ranges.append([number])
+    texts = []
+    for first, *others in ranges:
+        texts.append(f"{first}-{others[-1]}" if others else f"{first}")
+    return ",".join(texts)
 
 
 def _placed(sample: Sample | PlainSample, position: int) -> Sample | PlainSample:

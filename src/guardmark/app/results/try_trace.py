@@ -6,7 +6,8 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.adaptive.asker import by_key, tells_of_failure
+from guardmark.adaptive.asker import by_key
+from guardmark.adaptive.defense_asker import tells_of_failure
 from guardmark.adaptive.state import MODEL_ROUND, SENT
 from guardmark.core.errors import IncomparableRuns, StoreError
 from guardmark.core.limits import LONGEST_CASSETTE_LINE

@@ -11,7 +11,7 @@ from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
 from guardmark.core.protocols import BatchLimits, Capabilities
 from guardmark.core.values import dataclass
 from guardmark.defenses.answers import unless_same
-from guardmark.defenses.baseline import NOTHING_SHOWN
+from guardmark.defenses.baseline import NOTHING_SHOWN, in_order
 from guardmark.defenses.command.process import ProcessFault, Replies, WorkerProcess
 
 if TYPE_CHECKING:
@@ -100,7 +100,9 @@ class ProcessPool:
             except ProcessFault as error:
                 self._failed_starts += 1
                 if error.kind is not ErrorKind.CRASH or self._failed_starts >= _MOST_STARTS:
-                    times = f" {self._failed_starts} times in a row" * (self._failed_starts > 1)
+                    times = ""
+                    if self._failed_starts > 1:
+                        times = f" {self._failed_starts} times in a row"
                     self._given_up = f"the process did not start{times}: {error}"
             else:
                 self._failed_starts = 0
@@ -212,7 +214,9 @@ class CommandDefense(_InProcesses):
     async def decide(self, prompt: Prompt) -> Decision:
         """Ask about one prompt."""
         text = prompt.shown(self.view)
-        return NOTHING_SHOWN[self.view] if text is None else await self._ask_one(text)
+        if text is None:
+            return NOTHING_SHOWN[self.view]
+        return await self._ask_one(text)
 
 
 class CommandBatchDefense(_InProcesses):
@@ -225,9 +229,8 @@ class CommandBatchDefense(_InProcesses):
     async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
         """Ask about several prompts; what a failing process left open is asked one by one."""
         shown = [prompt.shown(self.view) for prompt in prompts]
-        texts = [text for text in shown if text is not None]
-        answers = iter(await self._ask(texts))
-        return [NOTHING_SHOWN[self.view] if text is None else next(answers) for text in shown]
+        decisions = await self._ask([text for text in shown if text is not None])
+        return in_order(shown, decisions, self.view)
 
     async def _ask(self, texts: Sequence[str]) -> list[Decision]:
         if len(texts) < 2:
@@ -236,12 +239,14 @@ class CommandBatchDefense(_InProcesses):
         share, fault = exchange.took_ns // len(texts), exchange.fault
         # After a line that nobody asked for, no answer can be told from another's.
         is_lost = fault is not None and fault.kind is ErrorKind.CONTRACT
-        return [
-            await self._ask_one(text)
-            if is_lost or fields is None
-            else unless_same(self._read(fields, share, amortised=True), text)
-            for text, fields in zip(texts, exchange.answers, strict=True)
-        ]
+        decisions = []
+        for text, fields in zip(texts, exchange.answers, strict=True):
+            if is_lost or fields is None:
+                decisions.append(await self._ask_one(text))
+            else:
+                decision = self._read(fields, share, amortised=True)
+                decisions.append(unless_same(decision, text))
+        return decisions
 
 
 def _failed(kind: ErrorKind, message: str, took_ns: int) -> Decision:

@@ -36,15 +36,19 @@ def plain(answer: Any) -> Any:
     """Return what JSON can hold of an answer."""
     if hasattr(answer, "item"):
         return answer.item()  # a NumPy scalar
+    if isinstance(answer, PLAIN):
+        return answer
     if isinstance(answer, (tuple, list)) and not hasattr(answer, "_fields"):
         return [plain(each) if isinstance(each, PLAIN) else repr(each)[:99] for each in answer]
-    if not isinstance(answer, (dict, *PLAIN)):
+    if not isinstance(answer, dict):
         names = [name for name in dir(answer) if not name.startswith("_")]
         answer = {name: getattr(answer, name, None) for name in names}
-    if isinstance(answer, dict):
-        scalars = {k: v.item() if hasattr(v, "item") else v for k, v in answer.items()}
-        return {str(k): v for k, v in scalars.items() if is_json(v)}
-    return answer
+    fields = {}
+    for name, value in answer.items():
+        scalar = value.item() if hasattr(value, "item") else value
+        if is_json(scalar):
+            fields[str(name)] = scalar
+    return fields
 
 
 def is_json(value: Any) -> bool:

@@ -73,28 +73,50 @@ class AnswerRules:
     What decides is the first of these that is given: a status named in `statuses`, the
     action, the blocked value, the categories' scores against their `thresholds`, the score against
     the threshold.
+
+    Attributes:
+        blocked: Where the answer says that it blocks.
+        blocked_rule: Which values there mean that.
+        action: Where it names an action.
+        actions: What each word of the action means.
+        rewriting: Words of the action that mean that another text goes on.
+        score: Where the score stands.
+        scale: How it becomes a risk in [0, 1].
+        score_kind: What the score is.
+        threshold: From which risk on it blocks.
+        confidence: Where a score is taken from if nothing else is one.
+        categories: Where scores by category stand.
+        thresholds: From which score on a category of the service blocks, by name.
+        reason: Where the reason stands.
+        rewritten: Where the text stands that goes on in place of the one that was sent.
+        statuses: HTTP statuses that are decisions.
+        rejection: Words by which an answer says that the text was not taken.
+        incomplete: Words by which it says that a part of the checks was left out.
+        failed: Words by which a block says that something of the service failed.
+        keep_raw: Whether the whole answer is kept as evidence.
+        stream: How an answer that streams is read; then that alone decides.
     """
 
     blocked: JsonPath | None = None
     blocked_rule: BlockedRule = is_true
     action: JsonPath | None = None
     actions: Mapping[str, Outcome] = field(default_factory=dict)
-    rewriting: frozenset[str] = frozenset()  # words of the action that mean another text goes on
+    rewriting: frozenset[str] = frozenset()
     score: JsonPath | None = None
     scale: ScoreScale = _UNIT
     score_kind: ScoreKind = ScoreKind.SELF_REPORTED
     threshold: float | None = None
-    confidence: ConfidenceRule | None = None  # a score where nothing else is one
+    confidence: ConfidenceRule | None = None
     categories: JsonPath | None = None
-    thresholds: Mapping[str, float] = field(default_factory=dict)  # of native categories, by name
+    thresholds: Mapping[str, float] = field(default_factory=dict)
     reason: JsonPath | None = None
-    rewritten: JsonPath | None = None  # the text that goes on in place of the one that was sent
+    rewritten: JsonPath | None = None
     statuses: Mapping[int, Outcome] = field(default_factory=dict)
     rejection: WordRule | None = None
     incomplete: WordRule | None = None
-    failed: WordRule | None = None  # of a block that is none: something of the service failed
+    failed: WordRule | None = None
     keep_raw: bool = False
-    stream: StreamRules | None = None  # of an answer that streams: alone decides
+    stream: StreamRules | None = None
 
 
 class _NotUnderstood(Exception):

@@ -65,14 +65,27 @@ Scalar = str | bool | int | float | None
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HttpDefense:
-    """Asks a service about each prompt."""
+    """Asks a service about each prompt.
+
+    Attributes:
+        name: Its name.
+        endpoint: Where requests go.
+        body: What is sent.
+        rules: Where the answer says what.
+        view: What it is shown of a prompt.
+        text_view: What `{$input: text}` is, whatever else is inserted.
+        max_chars: The longest text that is sent.
+        cut: Whether a longer text is cut; else it is an error.
+        takes_images: Whether images are sent.
+        price: What a call costs.
+    """
 
     name: str
     endpoint: Endpoint
     body: RequestBody
     rules: AnswerRules
     view: View = View.TEXT
-    text_view: View = View.TEXT  # what `{$input: text}` is, whatever else is inserted
+    text_view: View = View.TEXT
     max_chars: int | None = None
     cut: bool = False
     takes_images: bool = False

@@ -39,11 +39,16 @@ def is_one_of(blocked: Sequence[object], *, allowed: Sequence[object] = ()) -> B
     kinds = {kind for kind, _ in blocks}
 
     def rule(values: list[object]) -> bool | None:
-        typed = [_typed(value) for value in values]
-        known = all(t in blocks or (t in allows if allows else t[0] in kinds) for t in typed)
-        if not typed or not known:
-            return None
-        return any(t in blocks for t in typed)
+        is_blocked = False
+        for value in map(_typed, values):
+            if value in blocks:
+                is_blocked = True
+            elif allows:
+                if value not in allows:
+                    return None
+            elif value[0] not in kinds:
+                return None
+        return is_blocked if values else None
 
     return rule
 
@@ -70,8 +75,13 @@ def is_filled(values: list[object]) -> bool | None:
     lists = [value for value in values if isinstance(value, list)]
     if not lists or len(lists) != len(values):
         return None
-    entries = [entry for each in lists for entry in each]
-    return bool(entries) if all(isinstance(entry, dict) for entry in entries) else None
+    has_entry = False
+    for entries in lists:
+        for entry in entries:
+            if not isinstance(entry, dict):
+                return None
+            has_entry = True
+    return has_entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
