@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.adaptive.planted import AtOnce, attack, cards
 
 from guardmark.adaptive.campaign import AdaptivePlan
+from guardmark.adaptive.state import RESENDS
 from guardmark.app.results.transcripts import read_transcripts
 from guardmark.attacks.tables import listed_pairs, listed_texts
 from guardmark.attacks.talks import is_talk
@@ -194,3 +196,42 @@ async def test_every_turn_that_was_sent_can_be_shown(tmp_path: Path) -> None:
     assert spread
     assert all(each.text is not None for each in spread)
     assert all((each.spelled or "").startswith("[user] ") for each in spread)
+
+
+class Wavers(Reads):
+    """Blocks most first messages at random, whatever they say; what follows as the others do."""
+
+    def __init__(self) -> None:
+        super().__init__("wavers")
+        self._chance = Random(5)
+
+    def decide(self, prompt: Prompt) -> Decision:
+        """Answer by chance at first."""
+        decision = super().decide(prompt)
+        is_first = len(self.seen[-1]) == 1
+        return BLOCKED if is_first and self._chance.random() < 0.6 else decision
+
+
+async def test_a_conversation_that_passed_by_chance_is_sent_again_from_its_first_turn(
+    tmp_path: Path,
+) -> None:
+    """A guard that blocks first turns at random would let the last turn alone pass each time."""
+    await attack(tmp_path, orders(), plan_for(Wavers()))
+    with RecordReader(tmp_path / "records.sqlite") as reader:
+        tries = list(read_tries(reader, defense="wavers", layer=ADAPTIVE))
+    spread = [t for t in tries if is_talk(t.subject.chain or "")]
+    again = [t for t in spread if t.subject.account == "confirm"]
+    passed = [
+        t
+        for t in spread
+        if t.subject.account == "search" and t.subject.tier and t.outcome == "allow"
+    ]
+    assert passed
+    leading = [t for t in again if t.subject.details.get("leads_up")]
+    assert len(leading) >= RESENDS * len(passed)  # each from the first turn
+    assert {t.outcome for t in leading} == {"allow", "block"}
+    last = Counter((t.sample, t.subject.resend_of) for t in again if t.outcome == "allow")
+    for each in passed:
+        held = last[each.sample, each.number]
+        assert (each.is_confirmed is True) == (held >= RESENDS - 1)
+    assert any(each.is_confirmed is not True for each in passed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.analysis.small_runs import Planned, Runs, attack, benign
 
@@ -56,3 +58,37 @@ def test_without_a_blocked_attack_nothing_is_zero(runs: Runs) -> None:
     assert streaming is not None
     assert streaming.shown.value is None
     assert [each.value for each in streaming.characters] == [None, None]
+
+
+def told(runs: Runs, counted_until: int) -> tuple[list[float | None], str]:
+    """Tokens before the block and the sentences, where the first attacks alone are counted."""
+
+    def answers(number: int, sample: Sample) -> Decision:
+        decision = streamed(number, sample)
+        assert decision.evidence is not None
+        (trace,) = decision.evidence.stream
+        tokens = number if number < counted_until else None
+        return replace(decision, evidence=Evidence(stream=(replace(trace, tokens=tokens),)))
+
+    with runs.opened([attack(n) for n in range(9)], [replace(SERVICE, answers=answers)]) as reader:
+        analysis = analyse_run(reader)
+    streaming, section = analysis.defenses[0].streaming, write_streaming(analysis)
+    assert streaming is not None
+    assert section is not None
+    tokens = [streaming.tokens[0].value, streaming.tokens[0].trials]
+    return tokens, str(section.blocks)
+
+
+def test_tokens_are_told_where_they_were_counted(runs: Runs) -> None:
+    """Of all nine, of seven with the number, of none with the reason."""
+    tokens, said = told(runs, 9)
+    assert tokens == [4, 9]
+    assert "Tokens, median" in said
+    assert "tokens were counted" not in said
+    tokens, said = told(runs, 7)
+    assert tokens == [3, 7]
+    assert "tokens were counted up to the block in 7 of 9 blocked attacks" in said
+    tokens, said = told(runs, 0)
+    assert tokens == [None, 0]
+    assert "Tokens, median" not in said
+    assert "no tokens are told" in said

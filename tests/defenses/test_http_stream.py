@@ -218,6 +218,35 @@ async def test_openai_deltas_and_named_events(ask: Ask) -> None:
     assert (named.outcome, trace(named).characters) == (Outcome.ALLOW, 2)
 
 
+def counted(text: str, tokens: int | None, *, blocked: bool = False) -> bytes:
+    """Write one event with the tokens of the answer so far."""
+    return f"data: {json.dumps({'chunk': text, 'blocked': blocked, 'n': tokens})}\n\n".encode()
+
+
+async def test_tokens_are_those_that_the_service_counted(ask: Ask) -> None:
+    """As stated with or after the last chunk that went out; the part that blocks counts nothing."""
+    block = counted("x", 9, blocked=True)
+    for pieces, expected in (
+        ((counted("ab", 1), counted("cd", 3), block), 3),
+        ((counted("ab", 1), counted("cd", None), block), None),  # who knows what "cd" was
+        ((counted("ab", None), counted("", 2), block), 2),
+        ((counted("ab", None), counted("cd", None), block), None),
+        ((block,), 0),
+        ((counted("ab", None), counted("cd", None), counted("", 4), END), 4),  # usage at the end
+    ):
+        out = trace(await ask(*pieces, stream=STREAM | {"tokens": "$.n"}))
+        assert out.tokens == expected
+    assert trace(await ask(counted("ab", 1), block)).tokens is None
+
+
+async def test_a_count_that_is_none_leaves_the_decision(ask: Ask) -> None:
+    """Words, fractions and true are no count of tokens; what was decided stands."""
+    for value in ("three", 1.5, True, -1):
+        pieces = (counted("ab", value), event("x", blocked=True))  # type: ignore[arg-type]
+        decision = await ask(*pieces, stream=STREAM | {"tokens": "$.n"})
+        assert (decision.outcome, trace(decision).tokens) == (Outcome.BLOCK, None)
+
+
 async def test_a_stream_without_the_setting_names_it(ask: Ask) -> None:
     """The error says what to write."""
     decision = await ask(event("ab"), END, stream=None, blocked="$.blocked")
@@ -240,6 +269,8 @@ def test_settings_of_a_stream_name_one_place_of_the_decision() -> None:
 def test_evidence_of_a_stream_is_stored_and_read_back() -> None:
     """What is undefined stays so."""
     evidence = Evidence(stream=(StreamTrace(characters=20, chunks=2, first_ns=5),))
+    assert evidence_from_json(evidence_to_json(evidence)) == evidence
+    evidence = Evidence(stream=(StreamTrace(characters=20, chunks=2, tokens=7),))
     assert evidence_from_json(evidence_to_json(evidence)) == evidence
 
 

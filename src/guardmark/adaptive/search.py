@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.state import SearchState, Steps, Target, TryAnswer
 
-SEARCH_VERSION: Final = "search-v13"  # changes whenever equal answers no longer lead to equal tries
-ALONE_VERSION: Final = "search-v14"  # the same, of attacks that share no memory
+SEARCH_VERSION: Final = "search-v15"  # changes whenever equal answers no longer lead to equal tries
+ALONE_VERSION: Final = "search-v16"  # the same, of attacks that share no memory
 SEEDS_AGAIN: Final = 3  # of the search against a repaired defense: one would be one draw
 BEAM: Final = 4
 _EXTENSIONS: Final = 12

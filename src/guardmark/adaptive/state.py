@@ -256,7 +256,7 @@ def _turn(query: Query, texts: Sequence[str], number: int) -> Query:
     """Return the question about one turn of a conversation; a text is its only turn."""
     if number == len(texts) - 1:
         return query
-    return replace(query, text=texts[number], tier="", details={LEADS_UP: True})
+    return replace(query, text=texts[number], tier="", resend_of=None, details={LEADS_UP: True})
 
 
 BUDGETS: Final = {"quick": 16, "standard": 64, "thorough": 512}  # search calls for each attack
@@ -447,14 +447,19 @@ class SearchState:
         return [query for query in made if query is not None]
 
     def confirm(self, batch: Sequence[Query], answers: Sequence[TryAnswer]) -> Steps[set[int]]:
-        """Find which of several texts passed, and pass when sent again, by their numbers."""
+        """Find which of several texts passed, and pass when sent again, by their numbers.
+
+        A conversation is sent again from its first turn: that an earlier turn passed was as much
+        luck as that the last one did.
+        """
         passes = [i for i, answer in enumerate(answers) if answer.passed]
         if not self.is_random or not passes:
             return set(passes)
-        again: list[TryAnswer] = yield [
+        resends = [
             replace(batch[i], account=Account.CONFIRM, is_again=True, resend_of=answers[i].number)
             for i in passes
             for _ in range(RESENDS)
         ]
+        again = (yield from asked_in_turn(resends)) if self.has_turns else (yield resends)
         groups = (again[at : at + RESENDS] for at in range(0, len(again), RESENDS))
         return {i for i, group in zip(passes, groups, strict=True) if is_confirmed(group)}

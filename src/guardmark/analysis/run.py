@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +20,8 @@ from guardmark.analysis.defense.latency import asking_ranks
 from guardmark.analysis.defense.slices import FACETS, Slicer, TaxonomyCoverage, count_taxonomy
 from guardmark.analysis.pipeline.frame import SYSTEM, holds_parts
 from guardmark.analysis.settings import AnalysisSettings
-from guardmark.core.place import BEHIND
+from guardmark.core.chunks import split_prefix
+from guardmark.core.place import BEHIND, part_of
 from guardmark.core.record import Stage
 from guardmark.core.values import dataclass
 from guardmark.store.columns import holds_findings, record_columns
@@ -267,19 +269,24 @@ def _streaming(reader: RecordReader, frame: Frame) -> dict[str, Streaming]:
         return {}
     from guardmark.analysis.defense.streaming import measure_streaming
 
-    measured = {
-        arm.name: measure_streaming(reader, frame, arm.name, arm.records) for arm in services
-    }
+    measured = {arm.name: measure_streaming(reader, frame, [arm.records]) for arm in services}
     return {name: streaming for name, streaming in measured.items() if streaming is not None}
 
 
 def _streamed_answers(reader: RecordReader, frame: Frame) -> dict[str, Streaming]:
-    """Return what had gone out of the services that stream what a model answered, by guard."""
+    """Return what had gone out of the services that stream what a model answered, by guard.
+
+    Answers to requests that a guard had written anew are among them, and no prefix of an answer.
+    """
     recorded = {name for name, stage, _ in reader.recorded_stages() if stage is Stage.DEFENSE}
+    names = defaultdict[str, list[str]](list)
+    for stored in sorted(recorded):
+        if split_prefix(stored)[1] is None:
+            names[part_of(stored)].append(stored)
     guards = [
         part.name
         for part in frame.manifest.parts
-        if part.settings.get("stream") and f"{part.name}{BEHIND}" in recorded
+        if part.settings.get("stream") and f"{part.name}{BEHIND}" in names
     ]
     if not guards:
         return {}
@@ -287,9 +294,11 @@ def _streamed_answers(reader: RecordReader, frame: Frame) -> dict[str, Streaming
 
     streamed = {}
     for name in guards:
-        stored = f"{name}{BEHIND}"
-        records = record_columns(reader, stored, is_every=frame.is_every)
-        streaming = measure_streaming(reader, frame, stored, records)
+        columns = [
+            record_columns(reader, stored, is_every=frame.is_every)
+            for stored in names[f"{name}{BEHIND}"]
+        ]
+        streaming = measure_streaming(reader, frame, columns)
         if streaming is not None:
             streamed[name] = streaming
     return streamed

@@ -126,12 +126,15 @@ class StreamTrace:
         chunks: Chunks of text that had gone out.
         first_ns: Time to the first of them; None where none went out, or nobody timed it.
         block_ns: Time to the block; None where there was none, or nobody timed it.
+        tokens: Tokens that had gone out, as the service counted them with or after the last chunk
+            of text; None where it did not.
     """
 
     characters: int
     chunks: int
     first_ns: int | None = None
     block_ns: int | None = None
+    tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

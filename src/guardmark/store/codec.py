@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from itertools import product
@@ -155,6 +155,9 @@ def evidence_to_json(evidence: Evidence) -> str:
         members = getattr(evidence, name)
         if members:
             values[name] = [list(attrgetter(*keys)(member)) for member in members]
+    for trace in evidence.stream:
+        if trace.tokens is not None:
+            values["stream_tokens"] = trace.tokens
     if evidence.usage is not None:
         values["usage"] = _usage(evidence.usage)
         if evidence.usage.requests is not None:
@@ -181,6 +184,9 @@ def evidence_from_json(text: str) -> Evidence:
         if name in values:
             rows = values[name]
             values[name] = tuple(kind(**dict(zip(keys, row, strict=True))) for row in rows)
+    tokens = values.pop("stream_tokens", None)
+    if tokens is not None and "stream" in values:
+        values["stream"] = tuple(replace(each, tokens=tokens) for each in values["stream"])
     if "usage" in values:
         read, written, cost = values["usage"]
         requests = values.pop("requests", None)

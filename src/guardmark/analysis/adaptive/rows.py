@@ -198,7 +198,11 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ad
             for account in _EVALUATED
         },
         calls=calls,
-        again=[(each.sample, bool(each.passed)) for each in tries[ADAPTIVE, "confirm"]],
+        again=[
+            (each.sample, bool(each.passed))
+            for each in tries[ADAPTIVE, "confirm"]
+            if not each.is_open
+        ],
         unanswered=unanswered,
         usage=usage,
         repaired=_repaired(name, reader.layer_settings(f"{REPAIRED_PREFIX}{name}"), tries),

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guardmark.analysis.defense.counts import estimate_slices, sort_into_cells
+from guardmark.analysis.defense.counts import (
+    SampleRates,
+    estimate_slices,
+    sort_into_cells,
+)
 from guardmark.analysis.defense.frame import BLOCK
 from guardmark.core.values import dataclass
 from guardmark.stats.quantiles import estimate_quantiles
 from guardmark.store.details import read_streams
+from guardmark.store.schema import FLAG_SHARED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from guardmark.analysis.defense.frame import Frame
     from guardmark.core.estimate import Estimate
+    from guardmark.stats.arguments import Flags, Floats, Ints
     from guardmark.stats.figures import Quantile
     from guardmark.store.columns import RecordColumns
     from guardmark.store.reader import RecordReader
@@ -34,29 +43,89 @@ class Streaming:
         characters: Characters that had gone out before the block, of blocked attacks.
         block_ms: Time to the block, of blocked attacks.
         first_ms: Time to the first chunk, of all decided answers that had one.
+        tokens: Tokens that had gone out before the block, of the blocked attacks of which the
+            service had counted them up to there.
     """
 
     shown: Estimate
     characters: tuple[Quantile, ...]
     block_ms: tuple[Quantile, ...]
     first_ms: tuple[Quantile, ...]
+    tokens: tuple[Quantile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """Calls to a guard, one row each, and how its answers streamed; nan where that is not known."""
+
+    sample: Ints
+    is_blocked: Flags
+    is_decided: Flags
+    characters: Floats
+    first_ms: Floats
+    block_ms: Floats
+    tokens: Floats
 
 
 def measure_streaming(
-    reader: RecordReader, frame: Frame, stored: str, records: RecordColumns
+    reader: RecordReader, frame: Frame, columns: Sequence[RecordColumns]
 ) -> Streaming | None:
-    """Measure the records of a guard, by the name they are stored under; None without a stream.
+    """Measure the records of a guard; None without a stream.
 
-    Limits count groups of samples, as those of every rate do.
+    They stand under several names where it was shown what other guards had written anew. Limits
+    count groups of samples, as those of every rate do.
     """
-    streams = read_streams(reader, stored)
-    if not streams:
+    parts = [_rows(reader, records) for records in columns]
+    rows = _Rows(
+        **{
+            each.name: np.concatenate([getattr(part, each.name) for part in parts])
+            for each in fields(_Rows)
+        }
+    )
+    is_known = ~np.isnan(rows.characters)
+    if not is_known.any():
         return None
+    is_blocked = frame.samples.is_attack[rows.sample] & rows.is_blocked & is_known
+    groups = frame.samples.group.codes[rows.sample]
+
+    def quantiles(values: Floats, chosen: Flags) -> tuple[Quantile, ...]:
+        held = chosen & ~np.isnan(values)
+        return tuple(
+            estimate_quantiles(
+                values[held], QUANTILES, groups=groups[held], confidence=frame.settings.confidence
+            )
+        )
+
+    hits = is_blocked & (rows.characters > 0)
+    if len(columns) == 1:
+        cells = sort_into_cells(frame)
+        shown = estimate_slices(frame, cells, columns[0], hits=hits, trials=is_blocked)[1]
+    else:
+        crossing = frame.samples.crossing
+        rates = SampleRates(
+            frame.samples.group.codes,
+            frame.settings.confidence,
+            crossing=None if crossing is None else crossing.codes,
+        )
+        shown = rates.at(rows.sample[is_blocked].tolist(), hits[is_blocked])
+    return Streaming(
+        shown=shown,
+        characters=quantiles(rows.characters, is_blocked),
+        block_ms=quantiles(rows.block_ms, is_blocked),
+        first_ms=quantiles(rows.first_ms, rows.is_decided),
+        tokens=quantiles(rows.tokens, is_blocked),
+    )
+
+
+def _rows(reader: RecordReader, records: RecordColumns) -> _Rows:
+    """Read how the answers of some calls streamed; what stands for another call is none."""
+    streams = read_streams(reader, records.defense)
     size = len(records.sample)
-    characters, first, block = (np.full(size, np.nan) for _ in range(3))
-    keys = zip(records.repeat.tolist(), records.sample.tolist(), strict=True)
-    for row, key in enumerate(keys):
-        trace = streams.get(key)
+    characters, first, block, tokens = (np.full(size, np.nan) for _ in range(4))
+    is_own = (records.flags & FLAG_SHARED) == 0
+    keys = zip(records.repeat.tolist(), records.sample.tolist(), is_own.tolist(), strict=True)
+    for row, (repeat, sample, is_call) in enumerate(keys):
+        trace = streams.get((repeat, sample)) if is_call else None
         if trace is None:
             continue
         characters[row] = trace.characters
@@ -64,28 +133,14 @@ def measure_streaming(
             first[row] = trace.first_ns / _NS_PER_MS
         if trace.block_ns is not None:
             block[row] = trace.block_ns / _NS_PER_MS
-    is_attack = frame.samples.is_attack[records.sample]
-    is_blocked = is_attack & (records.outcome == BLOCK) & ~np.isnan(characters)
-    groups = frame.samples.group.codes[records.sample]
-
-    def quantiles(values: np.ndarray, rows: np.ndarray) -> tuple[Quantile, ...]:
-        held = rows & ~np.isnan(values)
-        return tuple(
-            estimate_quantiles(
-                values[held], QUANTILES, groups=groups[held], confidence=frame.settings.confidence
-            )
-        )
-
-    shares = estimate_slices(
-        frame,
-        sort_into_cells(frame),
-        records,
-        hits=is_blocked & (characters > 0),
-        trials=is_blocked,
-    )
-    return Streaming(
-        shown=shares[1],
-        characters=quantiles(characters, is_blocked),
-        block_ms=quantiles(block, is_blocked),
-        first_ms=quantiles(first, records.outcome <= BLOCK),
+        if trace.tokens is not None:
+            tokens[row] = trace.tokens
+    return _Rows(
+        sample=records.sample,
+        is_blocked=records.outcome == BLOCK,
+        is_decided=records.outcome <= BLOCK,
+        characters=characters,
+        first_ms=first,
+        block_ms=block,
+        tokens=tokens,
     )

@@ -202,12 +202,14 @@ class Failed(Settings):
     codes: list[str] = Field(min_length=1)
 
 
-class Stream(Settings):
+class Stream(GrownSettings):
     """How a service streams its answer: where its chunks stand, and what ends it."""
 
+    later: ClassVar[tuple[str, ...]] = ("tokens",)
     each: str
     blocked: str | None = None
     end: str | None = Field(None, min_length=1)
+    tokens: str | None = None
 
 
 _PARENT: Final = re.compile(r"(\$(?:\.\w+)*)\.\w+")
@@ -470,6 +472,9 @@ class HttpSettings(GrownSettings):
             blocked=compile_path(blocked, where=f"{where}.{setting}"),
             blocked_rule=self._blocked_rule(),
             end=given.end,
+            tokens=None
+            if given.tokens is None
+            else compile_path(given.tokens, where=f"{where}.stream.tokens"),
         )
 
     def _confidence_rule(self, where: str, score: JsonPath | None) -> ConfidenceRule | None:

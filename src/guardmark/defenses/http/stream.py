@@ -44,12 +44,14 @@ class StreamRules:
         blocked: Where a part says whether the service blocks.
         blocked_rule: What the values there mean.
         end: Data, or the name of an event, that ends the stream; None where its end is its end.
+        tokens: Where a part says how many tokens there are of the answer so far, itself included.
     """
 
     each: JsonPath
     blocked: JsonPath
     blocked_rule: BlockedRule
     end: str | None
+    tokens: JsonPath | None = None
 
     def is_last(self, line: bytes) -> bool:
         """Tell whether nothing after a line is to be read: it ends the stream, or blocks."""
@@ -103,7 +105,7 @@ def read_stream(rules: StreamRules, exchange: Exchange) -> Decision:
 
 
 def _read(rules: StreamRules, parts: Iterator[_Part], exchange: Exchange) -> Decision:
-    out = StreamTrace(characters=0, chunks=0)
+    out = StreamTrace(characters=0, chunks=0, tokens=None if rules.tokens is None else 0)
     is_ended = rules.end is None
     is_decided = False
     for part in parts:
@@ -121,7 +123,10 @@ def _read(rules: StreamRules, parts: Iterator[_Part], exchange: Exchange) -> Dec
         if is_blocked:
             return _decided(exchange, Outcome.BLOCK, replace(out, block_ns=arrival_ns))
         is_decided = is_decided or is_blocked is False
+        before = out
         out = _with_chunk(out, _text(rules.each, document), arrival_ns)
+        if rules.tokens is not None:
+            out = _with_count(out, before, _count(rules.tokens, document))
     if not is_ended:
         awaited = "the last line is cut" if rules.end is None else f"{rules.end} did not come"
         return _failed(
@@ -146,11 +151,27 @@ def _with_chunk(out: StreamTrace, text: str, arrival_ns: int | None) -> StreamTr
     """Count a chunk that goes out; an empty one is none."""
     if not text:
         return out
-    return StreamTrace(
+    return replace(
+        out,
         characters=out.characters + len(text),
         chunks=out.chunks + 1,
         first_ns=out.first_ns if out.chunks else arrival_ns,
     )
+
+
+def _with_count(out: StreamTrace, before: StreamTrace, tokens: int | None) -> StreamTrace:
+    """Take the service's count of tokens; a chunk of text without one leaves it unknown."""
+    if tokens is None:
+        return out if out.chunks == before.chunks else replace(out, tokens=None)
+    return replace(out, tokens=tokens)
+
+
+def _count(path: JsonPath, document: object) -> int | None:
+    """Return how many tokens a part says there are; None where it says no such number."""
+    for value in path.find(document):
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+    return None
 
 
 def _is_blocked(rules: StreamRules, document: object) -> bool | None:

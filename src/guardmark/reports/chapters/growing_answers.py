@@ -70,7 +70,8 @@ def growing_table(arms: Sequence[_Arm]) -> Table | None:
             "out: of unsafe answers, blocked ones of which something had gone out and those that "
             "passed. Unsafe part out: of these, the judges call what had gone out unsafe. "
             "Characters, and the time that the calls up to the block took, are those of blocked "
-            "answers to attacks. Limits count groups."
+            "answers to attacks. Tokens are not told: a model counts those of a whole answer, and "
+            "no count says how many of them stand in its first characters. Limits count groups."
         ),
     )
 

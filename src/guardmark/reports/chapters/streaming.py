@@ -12,10 +12,14 @@ from guardmark.reports.chapters.growing_answers import (
 )
 from guardmark.reports.document.blocks import Section, Table, Unit, section, warning
 from guardmark.reports.document.cells import figure, name, table_of, with_counts
+from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from guardmark.analysis.defense.streaming import Streaming
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.reports.document.cells import Value
 
 
 class _Streamed(NamedTuple):
@@ -48,15 +52,45 @@ def write_streaming(analysis: RunAnalysis) -> Section | None:
         "Streamed answers",
         intro,
         _table(rows) if rows else None,
+        *filter(None, map(_tokens_text, rows)),
         growing_table(arms),
         warning(tuple(growing_warnings(arms))),
         *growing_charts(arms),
     )
 
 
+def _counted(row: _Streamed) -> int:
+    """Return of how many blocked attacks the service had counted the tokens."""
+    return row.streaming.tokens[0].trials
+
+
+def _tokens_text(row: _Streamed) -> str | None:
+    """Say why no tokens are told, or of how many answers; nothing where each was counted."""
+    blocked, counted = row.streaming.shown.trials, _counted(row)
+    if not blocked or counted == blocked:
+        return None
+    if counted:
+        return (
+            f"{row.defense}: tokens were counted up to the block in {count_text(counted)} of "
+            f"{count_text(blocked)} blocked attacks; the others stand in no figure of tokens."
+        )
+    return (
+        f"{row.defense}: no tokens are told, since in none of {count_text(blocked)} blocked "
+        "attacks the service had counted them up to the block (stream.tokens names where it "
+        "counts them)."
+    )
+
+
 def _table(rows: list[_Streamed]) -> Table:
     """Write what guards that stream themselves had let out."""
     milliseconds = Unit.MILLISECONDS
+    tokens: dict[str, Callable[[_Streamed], Value]] = {}
+    if any(_counted(row) for row in rows):
+        tokens = {
+            "Tokens, median": lambda row: figure(row.streaming.tokens[0], Unit.COUNT),
+            "Tokens, p95": lambda row: figure(row.streaming.tokens[1], Unit.COUNT),
+            "Tokens counted: blocked attacks of which they were": _counted,
+        }
     return table_of(
         rows,
         {
@@ -64,6 +98,7 @@ def _table(rows: list[_Streamed]) -> Table:
             "Anything out|of blocked attacks": lambda row: with_counts(row.streaming.shown),
             "Characters, median": lambda row: figure(row.streaming.characters[0], Unit.COUNT),
             "Characters, p95": lambda row: figure(row.streaming.characters[1], Unit.COUNT),
+            **tokens,
             "To the block, median": lambda row: figure(row.streaming.block_ms[0], milliseconds),
             "To the block, p95": lambda row: figure(row.streaming.block_ms[1], milliseconds),
             "To the first chunk, median": lambda row: figure(
@@ -74,8 +109,8 @@ def _table(rows: list[_Streamed]) -> Table:
         table_id="streaming",
         title="What had gone out before the block",
         note=(
-            "Characters and times to the block are those of blocked attacks; the part that blocks "
-            "has not gone out. Times to the first chunk are those of all answers that had one. "
-            "Limits count groups."
+            "Characters, tokens and times to the block are those of blocked attacks; the part that "
+            "blocks has not gone out. Times to the first chunk are those of all answers that had "
+            "one. Limits count groups."
         ),
     )
