@@ -244,14 +244,18 @@ def encode(answer: Answer, latency_ns: int | None, flags: int) -> Observed:
     if isinstance(answer, Decision):
         outcome = schema.OUTCOME_CODE[answer.outcome]
         score_kind = schema.SCORE_KIND_CODE[answer.score_kind]
-        score = _risk(answer.score)
+        score = answer.score
+        if score is not None:  # looked at here: most have none, and this runs for every answer
+            score = _risk(score)
         if answer.amortised:
             flags |= schema.FLAG_AMORTISED
         if answer.text is not None:
             flags |= _rewriting(answer.text, outcome)
     elif isinstance(answer, Verdict):
         outcome = schema.OUTCOME_CODE[answer.label]
-        score = _risk(answer.score)
+        score = answer.score
+        if score is not None:
+            score = _risk(score)
         score_kind = _NO_SCORE_KIND if score is None else _CLASS_PROBABILITY
         if answer.answer_mode is not None:
             mode = schema.ANSWER_MODE_CODE[answer.answer_mode]
@@ -288,9 +292,7 @@ def _response_codes(response: Response, error: int | None) -> tuple[int, int | N
     return _ANSWERED, None
 
 
-def _risk(score: float | None) -> float | None:
-    if score is None:
-        return None
+def _risk(score: float) -> float:
     if not 0.0 <= score <= 1.0:
         raise ValueError(f"the score {score!r} is not in [0, 1]")
     return float(score)
