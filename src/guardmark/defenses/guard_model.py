@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from guardmark.config.settings import BuildContext
     from guardmark.core.outcome import ChatAnswer
+    from guardmark.core.usage import Usage
     from guardmark.defenses.guard_profile import GuardProfile, Stage, TokenScore
     from guardmark.inference.generator import LocalGenerator
     from guardmark.net.chat import ChatEndpoint
@@ -164,13 +165,23 @@ def join_risks(risks: Sequence[str], decisions: Sequence[Decision]) -> Decision:
     """
     if len(decisions) == 1:
         return decisions[0]
-    decides = min(decisions, key=lambda d: _GRAVEST.index(d.outcome))
-    scores = [d.score for d in decisions if d.score is not None]
+    decides = min(decisions, key=lambda decision: _GRAVEST.index(decision.outcome))
+    findings: list[CategoryFinding] = []
+    usages: list[Usage] = []
+    scores, masses, latencies = list[float](), list[float](), list[int]()
+    for risk, decision in zip(risks, decisions, strict=True):
+        is_blocked = decision.outcome is Outcome.BLOCK
+        findings.append(CategoryFinding(name=risk[:200], flagged=is_blocked, score=decision.score))
+        if decision.score is not None:
+            scores.append(decision.score)
+        if decision.latency_ns is not None:
+            latencies.append(decision.latency_ns)
+        evidence = decision.evidence or Evidence()
+        if evidence.usage is not None:
+            usages.append(evidence.usage)
+        if evidence.label_mass is not None:
+            masses.append(evidence.label_mass)
     all_scored = len(scores) == len(decisions)
-    evidences = [d.evidence or Evidence() for d in decisions]
-    usages = [e.usage for e in evidences if e.usage is not None]
-    masses = [e.label_mass for e in evidences if e.label_mass is not None]
-    latencies = [d.latency_ns for d in decisions if d.latency_ns is not None]
     return replace(
         decides,
         score=max(scores) if all_scored else None,
@@ -178,10 +189,7 @@ def join_risks(risks: Sequence[str], decisions: Sequence[Decision]) -> Decision:
         latency_ns=sum(latencies) if len(latencies) == len(decisions) else None,
         evidence=replace(
             decides.evidence or Evidence(),
-            categories=tuple(
-                CategoryFinding(name=risk[:200], flagged=d.outcome is Outcome.BLOCK, score=d.score)
-                for risk, d in zip(risks, decisions, strict=True)
-            ),
+            categories=tuple(findings),
             usage=reduce(add, usages) if len(usages) == len(decisions) else None,
             label_mass=min(masses, default=None),
         ),

@@ -221,9 +221,11 @@ def two_token_softmax(
     if label_masses[0] is None and label_masses[1] is None:
         return None
     masses = [mass for _, mass in top]
-    at_most = min(*masses, max(0.0, 1 - sum(masses)))
-    p, q = (at_most if mass is None else mass for mass in label_masses)
-    observed = sum(mass for mass in label_masses if mass is not None)
+    at_most = min(*masses, max(0.0, 1 - sum(masses)))  # of a label that is not listed
+    risky_mass, harmless_mass = label_masses
+    p = at_most if risky_mass is None else risky_mass
+    q = at_most if harmless_mass is None else harmless_mass
+    observed = (risky_mass or 0.0) + (harmless_mass or 0.0)
     return TokenScore(
         score=p / (p + q), label_mass=min(1.0, observed), is_bound=None in label_masses
     )

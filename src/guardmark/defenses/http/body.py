@@ -73,10 +73,12 @@ class RequestBody:
 
     def length(self, prompt: Prompt, shown: str) -> int:
         """Return the characters of the longest insertion; messages count together."""
-        lengths = [
-            sum(len(m.words) for m in conversation) for conversation in self._messages(prompt)
-        ]
-        return max([*lengths, len(shown)] if self.inserts & {"text", "content"} else lengths)
+        lengths = []
+        for conversation in self._messages(prompt):
+            lengths.append(sum(len(message.words) for message in conversation))
+        if not self.inserts.isdisjoint({"text", "content"}):
+            lengths.append(len(shown))
+        return max(lengths)
 
     def cut(self, prompt: Prompt, shown: str, limit: int) -> tuple[Prompt, str] | None:
         """Shorten what is sent until no insertion is longer than a limit.

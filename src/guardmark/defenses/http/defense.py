@@ -387,11 +387,13 @@ class HttpSettings(GrownSettings):
         url = read_text(self.url, f"{where}.url", services)
         if self.variables:
             url = re.sub(r"\{(\w+)\}", value, url)
-        query = {
-            name: read_text(given, f"{where}.query.{name}", services)
-            for name, given in self.query.items()
-        }
-        return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}" if query else url
+        if not self.query:
+            return url
+        query = {}
+        for name, given in self.query.items():
+            query[name] = read_text(given, f"{where}.query.{name}", services)
+        separator = "&" if "?" in url else "?"
+        return f"{url}{separator}{urlencode(query)}"
 
     def _headers(
         self, where: str, services: ServiceAccess
