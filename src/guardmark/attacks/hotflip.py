@@ -47,14 +47,12 @@ class HotFlip:
     def _best(
         self, gradient: TextGradient, text: str, original: str, *, closed: list[tuple[int, int]]
     ) -> Swap | None:
-        swaps = [
-            swap
-            for number, (start, end) in enumerate(gradient.tokens)
-            if start < end and not any(start < last and end > first for first, last in closed)
-            for swap in gradient.swaps(
-                number, allowed=self._rule(text, original, start, end), most=1
-            )
-        ]
+        swaps: list[Swap] = []
+        for number, (start, end) in enumerate(gradient.tokens):
+            is_closed = any(start < last and end > first for first, last in closed)
+            if start < end and not is_closed:
+                allowed = self._rule(text, original, start, end)
+                swaps += gradient.swaps(number, allowed=allowed, most=1)
         return max(swaps, key=lambda swap: (swap.drop, -swap.start), default=None)
 
     def _rule(self, text: str, original: str, start: int, end: int) -> Callable[[str], bool]:
@@ -74,16 +72,19 @@ class HotFlip:
 def _moved(span: tuple[int, int], swap: Swap) -> tuple[int, int]:
     """Return where a stretch stands once a swap was made."""
     shift = len(swap.word) - (swap.end - swap.start)
-    return span if span[0] < swap.end else (span[0] + shift, span[1] + shift)
+    start, end = span
+    if start < swap.end:
+        return span
+    return start + shift, end + shift
 
 
 def _kept(sample: Sample, text: str) -> list[tuple[int, int]]:
     """Return every place where a protected span stands."""
-    return [
-        (found.start(), found.start() + len(span))
-        for span in filter(None, sample.must_keep)
-        for found in re.finditer(f"(?={re.escape(span)})", text)
-    ]
+    spans = []
+    for kept in filter(None, sample.must_keep):
+        for match in re.finditer(f"(?={re.escape(kept)})", text):
+            spans.append((match.start(), match.start() + len(kept)))
+    return spans
 
 
 class HotFlipSettings(Settings):

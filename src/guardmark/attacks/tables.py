@@ -35,7 +35,8 @@ def read_table(name: str) -> Mapping[str, Any]:
 
 def digest_of(*names: str) -> str:
     """Return the SHA-256 over some tables beside the operators, in hex."""
-    return sha256("\0".join(read_text(f"operators/{name}") for name in names).encode()).hexdigest()
+    tables = [read_text(f"operators/{name}") for name in names]
+    return sha256("\0".join(tables).encode()).hexdigest()
 
 
 def listed_texts(key: str, *, table: str = TEXTS) -> tuple[str, ...]:
@@ -69,19 +70,24 @@ def families() -> dict[str, str]:
 
 def declared(rules: Mapping[str, OperatorRules]) -> tuple[Operator, ...]:
     """Join what each operator declares with what it does; nothing may be left over on one side."""
-    made = tuple(
-        _operator(family, name, written, rules[name])
-        for family, about in read_table(OPERATORS).items()
-        for name, own in about["operators"].items()
-        for written in [{k: v for k, v in about.items() if k not in ("title", "operators")} | own]
-    )
-    if missing := sorted(rules.keys() - {each.name for each in made}):
-        raise ValueError(f"{OPERATORS} does not declare {', '.join(missing)}.")
-    return made
+    operators = []
+    undeclared = set(rules)
+    for family, about in read_table(OPERATORS).items():
+        common = dict(about)
+        del common["title"]
+        for name, own in common.pop("operators").items():
+            operators.append(_operator(family, name, {**common, **own}, rules[name]))
+            undeclared.discard(name)
+    if undeclared:
+        raise ValueError(f"{OPERATORS} does not declare {', '.join(sorted(undeclared))}.")
+    return tuple(operators)
 
 
 def _operator(family: str, name: str, written: dict[str, Any], rules: OperatorRules) -> Operator:
-    parameters, title = written.pop("parameters", {}), written.pop("title", "")
+    parameters = []
+    for key, values in written.pop("parameters", {}).items():
+        parameters.append(Parameter(name=key, values=tuple(values)))
+    title = written.pop("title", "")
     return Operator(
         name=name,
         family=family,
@@ -89,7 +95,7 @@ def _operator(family: str, name: str, written: dict[str, Any], rules: OperatorRu
         slot=Slot[written.pop("slot").upper()],
         tier=Tier(written.pop("tier")),
         legit_use=LegitUse(written.pop("legit_use")),
-        parameters=tuple(Parameter(name=key, values=tuple(v)) for key, v in parameters.items()),
+        parameters=tuple(parameters),
         **written,  # any other key is refused by the operator
-        **{each.name: getattr(rules, each.name) for each in fields(rules)},
+        **{field.name: getattr(rules, field.name) for field in fields(rules)},
     )

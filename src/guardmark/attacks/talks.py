@@ -25,7 +25,9 @@ def is_talk(key: str) -> bool:
 def turns_of(chain: OperatorChain) -> int:
     """Return how many turns a user takes in a variant of a chain: calls that it costs."""
     last = chain.arms[-1]
-    return int(dict(last.settings)[TURNS]) if last.operator.slot is Slot.TURNS else 1
+    if last.operator.slot is not Slot.TURNS:
+        return 1
+    return int(dict(last.settings)[TURNS])
 
 
 def takes_turns(prompt: Prompt) -> bool:
@@ -38,22 +40,22 @@ def takes_turns(prompt: Prompt) -> bool:
 def turn_texts(variant: str) -> list[str]:
     """Return a conversation up to each turn of its user, the last one whole."""
     messages = json.loads(variant)
-    return [
-        json.dumps(messages[: at + 1], ensure_ascii=False, separators=(",", ":"))
-        for at, (role, _) in enumerate(messages)
-        if role == Role.USER.value
-    ]
+    texts = []
+    for number, (role, _) in enumerate(messages, start=1):
+        if role == Role.USER.value:
+            texts.append(json.dumps(messages[:number], ensure_ascii=False, separators=(",", ":")))
+    return texts
 
 
 def prompt_of(prompt: Prompt, variant: str, key: str) -> Prompt:
     """Put the variant of a chain in the place of what is under test: a text, or a conversation."""
     if not is_talk(key):
         return prompt.with_text(variant)
-    said = tuple(Message(role=Role(role), content=words) for role, words in json.loads(variant))
-    before = prompt.messages[: prompt.under_test % len(prompt.messages)]
-    messages = (*before, *said)
+    messages = list(prompt.messages[: prompt.under_test % len(prompt.messages)])
+    for role, words in json.loads(variant):
+        messages.append(Message(role=Role(role), content=words))
     return Prompt(
-        messages=messages,
+        messages=tuple(messages),
         under_test=len(messages) - 1,
         tools=prompt.tools,
         session=prompt.session,

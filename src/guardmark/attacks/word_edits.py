@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from guardmark.attacks.application import (
@@ -63,18 +64,25 @@ def edits_of(text: str, must_keep: tuple[str, ...] = ()) -> tuple[tuple[WordEdit
     """Return what each word of a text may become; words without a choice are left out."""
     words = []
     for match in _WORD.finditer(text):
-        if any(match[0] in span or span in match[0] for span in protected_spans(text, must_keep)):
+        word = match[0]
+        if any(word in span or span in word for span in protected_spans(text, must_keep)):
             continue
-        made = {text: kind for kind, text in _forms(match[0]) if text != match[0]}
-        at, word = match.span(), match[0].lower()
-        words.append(tuple(WordEdit(*at, to, kind, word, to.lower()) for to, kind in made.items()))
-    return tuple(filter(None, words))
+        kinds = {form: kind for kind, form in _forms(word) if form != word}
+        edits = []
+        for form, kind in kinds.items():
+            edits.append(WordEdit(*match.span(), form, kind, word.lower(), form.lower()))
+        if edits:
+            words.append(tuple(edits))
+    return tuple(words)
 
 
 def _forms(word: str) -> list[tuple[EditKind, str]]:
-    lower, half = word.lower(), len(word) // 2
-    listed = (*synonyms().get(lower, ())[:_MOST_LISTED], *filter(None, [plurals().get(lower)]))
+    lower = word.lower()
+    listed = list(synonyms().get(lower, ())[:_MOST_LISTED])
+    if plurals().get(lower):
+        listed.append(plurals()[lower])
     forms = [(EditKind.LISTED, cased_like(form, word)) for form in listed]
+    half = len(word) // 2
     before, after = word[:half], word[half:]
     if len(word) >= LEAST_MISTYPED:
         forms.append((EditKind.TYPO, before[:-1] + after[0] + before[-1] + after[1:]))
@@ -82,29 +90,38 @@ def _forms(word: str) -> list[tuple[EditKind, str]]:
     if len(word) >= LEAST_SHORTENED:
         forms.append((EditKind.TYPO, before + after[1:]))
     if len(word) >= _SPLIT_FROM:
-        forms += [(EditKind.LETTERS, f"{before}{mark}{after}") for mark in " -"]
-    forms.append((EditKind.LETTERS, word.upper() if word != word.upper() else lower))
+        forms.append((EditKind.LETTERS, f"{before} {after}"))
+        forms.append((EditKind.LETTERS, f"{before}-{after}"))
+    other_case = word.upper()
+    if word == other_case:
+        other_case = lower
+    forms.append((EditKind.LETTERS, other_case))
     return forms
 
 
 def edited(text: str, edits: Iterable[WordEdit]) -> str:
     """Put edits into a text."""
-    pieces, at = [], 0
-    for edit in sorted(edits, key=lambda each: each.start):
-        pieces += [text[at : edit.start], edit.text]
+    pieces = []
+    at = 0
+    for edit in sorted(edits, key=attrgetter("start")):
+        pieces.append(text[at : edit.start])
+        pieces.append(edit.text)
         at = edit.end
-    return "".join([*pieces, text[at:]])
+    pieces.append(text[at:])
+    return "".join(pieces)
 
 
 def edited_tier(text: str, edits: Sequence[WordEdit], must_keep: tuple[str, ...]) -> Tier:
     """Prove a text with edits against the original; V4 where a protected span is lost."""
     typos = sum(edit.kind is EditKind.TYPO for edit in edits)
-    is_bounded = typos <= MOST_WORDS_EDITED * len(text.split())
-    is_kept = is_bounded and keeps(text, edited(text, edits), protected_spans(text, must_keep))
-    is_proved = is_kept and all(
-        _holds(text[edit.start : edit.end].lower(), edit.text.lower(), edit.kind) for edit in edits
-    )
-    return weakest(_TIERS[edit.kind] for edit in edits) if is_proved else Tier.V4
+    if typos > MOST_WORDS_EDITED * len(text.split()):
+        return Tier.V4
+    if not keeps(text, edited(text, edits), protected_spans(text, must_keep)):
+        return Tier.V4
+    for edit in edits:
+        if not _holds(text[edit.start : edit.end].lower(), edit.text.lower(), edit.kind):
+            return Tier.V4
+    return weakest(_TIERS[edit.kind] for edit in edits)
 
 
 @lru_cache(maxsize=4096)
@@ -119,8 +136,11 @@ def _holds(before: str, after: str, kind: EditKind) -> bool:
 
 def recipe(edits: Iterable[WordEdit], chain: str = "") -> str:
     """Write down how a text was made: edits, then the chain around them."""
-    listed = ";".join(f"{each.start}:{each.end}>{each.text}" for each in edits)
-    return f"{EDITED} [{listed}]{f' + {chain}' if chain else ''}"
+    listed = ";".join(f"{edit.start}:{edit.end}>{edit.text}" for edit in edits)
+    written = f"{EDITED} [{listed}]"
+    if chain:
+        written += f" + {chain}"
+    return written
 
 
 def read_recipe(written: str, text: str) -> tuple[str, str] | None:

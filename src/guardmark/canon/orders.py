@@ -51,5 +51,7 @@ def _read_code(code: re.Match[str]) -> str:
         return units.decode("utf-16-be", "replace")
     if written[1] in "Ux":
         number = int.from_bytes(bytes.fromhex(written[2:]))
-        return chr(number) if number <= sys.maxunicode else ""
+        if number > sys.maxunicode:
+            return ""
+        return chr(number)
     return " "

@@ -23,32 +23,46 @@ if TYPE_CHECKING:
 
 
 def _pairs(written: str) -> dict[str, str]:
-    """Look-alikes to what they look like, as the file beside this one holds them."""
+    """Map look-alikes to what they look like, as the file beside this one holds them."""
     return {pair[0]: pair[1] for pair in written.split()}
 
 
+def _inverse(table: dict[str, str]) -> dict[str, str]:
+    """Map letters to what stands for them."""
+    return {letter: image for image, letter in table.items()}
+
+
+def _letters_from(first: int) -> dict[str, str]:
+    """Map a block of signs, one for each letter in order, to the letters."""
+    return {chr(code): letter for code, letter in enumerate(ascii_lowercase, start=first)}
+
+
+def _ranges(name: str) -> tuple[tuple[int, int], ...]:
+    """Return the ranges of code points that a table lists."""
+    return tuple((first, last) for first, last in _TABLES[name])
+
+
 _TABLES = tomllib.loads(Path(__file__).with_name("tables.toml").read_text(encoding="utf-8"))
-CYRILLIC = {letter: image for image, letter in _pairs(_TABLES["cyrillic"]).items()}
+CYRILLIC = _inverse(_pairs(_TABLES["cyrillic"]))
 """ASCII letter to its Cyrillic look-alike."""
-GREEK = {letter: image for image, letter in _pairs(_TABLES["greek"]).items()}
+GREEK = _inverse(_pairs(_TABLES["greek"]))
 """ASCII letter to its Greek look-alike."""
 
 FOLDED = (
     _pairs(" ".join(_TABLES["read_only"].values()))
-    | {image: letter for table in (CYRILLIC, GREEK) for letter, image in table.items()}
+    | _inverse(CYRILLIC)
+    | _inverse(GREEK)
     # Regional indicators, negative circled and negative squared letters.
-    | {
-        chr(first + offset): letter
-        for first in (0x1F1E6, 0x1F150, 0x1F170)
-        for offset, letter in enumerate(ascii_lowercase)
-    }
+    | _letters_from(0x1F1E6)
+    | _letters_from(0x1F150)
+    | _letters_from(0x1F170)
 )
 """Every known look-alike to the ASCII letter or digit it looks like."""
 
-
-IGNORABLE_RANGES, MARK_RANGES = (
-    tuple((first, last) for first, last in _TABLES[name]) for name in ("ignorable", "marks")
-)
+IGNORABLE_RANGES = _ranges("ignorable")
+"""Ranges of code points that show nothing."""
+MARK_RANGES = _ranges("marks")
+"""Ranges of code points that are set on, under or around a letter."""
 
 
 def char_class(ranges: tuple[tuple[int, int], ...]) -> str:
@@ -117,7 +131,9 @@ def _text_or(data: bytes, otherwise: str) -> str:
         text = data.decode()
     except UnicodeDecodeError:
         return otherwise
-    return text if text and all(c.isprintable() or c in "\n\t\r" for c in text) else otherwise
+    if not text or not all(char.isprintable() or char in "\n\t\r" for char in text):
+        return otherwise
+    return text
 
 
 _DECODERS: tuple[tuple[re.Pattern[str], Callable[[str], bytes]], ...] = (
@@ -154,14 +170,29 @@ class Step(StrEnum):
 
 
 CANON_STEPS = (
-    *(Step.NFKD, Step.IGNORABLES, Step.MARKS, Step.CONFUSABLES, Step.CASE),
-    *(Step.PUNCTUATION, Step.SPACE),
+    Step.NFKD,
+    Step.IGNORABLES,
+    Step.MARKS,
+    Step.CONFUSABLES,
+    Step.CASE,
+    Step.PUNCTUATION,
+    Step.SPACE,
 )
 """The steps of the canonical form."""
 
 REPAIR_STEPS = (
-    *(Step.CASE, Step.NFKD, Step.IGNORABLES, Step.MARKS, Step.CONFUSABLES, Step.SPACE),
-    *(Step.PUNCTUATION, Step.SPACING, Step.DIRECTION, Step.TAGS, Step.SELECTORS, Step.ENCODINGS),
+    Step.CASE,
+    Step.NFKD,
+    Step.IGNORABLES,
+    Step.MARKS,
+    Step.CONFUSABLES,
+    Step.SPACE,
+    Step.PUNCTUATION,
+    Step.SPACING,
+    Step.DIRECTION,
+    Step.TAGS,
+    Step.SELECTORS,
+    Step.ENCODINGS,
 )
 """Every step, in the order in which a counterfactual repair tries them one by one."""
 
@@ -185,7 +216,9 @@ class _Gaps(dict[int, int]):
 
     def __missing__(self, code: int) -> int:
         char = chr(code)
-        self[code] = code if char.isspace() or _carries_meaning(char) else ord(" ")
+        self[code] = ord(" ")
+        if char.isspace() or _carries_meaning(char):
+            self[code] = code
         return self[code]
 
 
@@ -237,10 +270,14 @@ class _Fold(dict[int, int | str]):
     """Code point to its skeleton when first met; equals the steps over the whole text."""
 
     def __missing__(self, code: int) -> int | str:
-        before, folded = "", chr(code)
+        before = ""
+        folded = chr(code)
         while folded != before:  # a folded character may itself fold on
-            before, folded = folded, "".join(map(_fold_once, folded))
-        self[code] = ord(folded) if len(folded) == 1 else folded
+            before = folded
+            folded = "".join(map(_fold_once, folded))
+        self[code] = folded
+        if len(folded) == 1:
+            self[code] = ord(folded)
         return self[code]
 
 

@@ -57,13 +57,27 @@ def _name(match: re.Match[str]) -> str:
     run = match.group()
     if match.group("tags"):
         # Tag characters mirror ASCII: what a model may read and a person does not see.
-        return f"[hidden tags: {''.join(chr(ord(sign) - 0xE0000) for sign in run)}]"
+        letters = [chr(ord(sign) - 0xE0000) for sign in run]
+        return f"[hidden tags: {''.join(letters)}]"
     if len(set(run)) == 1:
-        times = f" x {len(run)}" if len(run) > 1 else ""
-        return f"[U+{ord(run[0]):04X}{times}]"
-    codes = " ".join(f"U+{ord(sign):04X}" for sign in run[:_LISTED])
-    rest = f" and {len(run) - _LISTED} more" if len(run) > _LISTED else ""
-    return f"[{codes}{rest}]"
+        name = _code(run[0])
+        if len(run) > 1:
+            name += f" x {len(run)}"
+        return f"[{name}]"
+    codes = " ".join(map(_code, run[:_LISTED]))
+    if len(run) > _LISTED:
+        codes += f" and {len(run) - _LISTED} more"
+    return f"[{codes}]"
+
+
+def _code(sign: str) -> str:
+    """Write a character by its number, such as U+200B."""
+    return f"U+{ord(sign):04X}"
+
+
+def _codes(match: re.Match[str]) -> str:
+    """Write every character of a match by its number, in brackets."""
+    return f"[{' '.join(map(_code, match[0]))}]"
 
 
 def is_formula(text: str) -> bool:
@@ -74,8 +88,10 @@ def is_formula(text: str) -> bool:
 def cell_of(text: str) -> str:
     """Return a text as it stands in a cell: all that is hidden spelled out, never a formula."""
     if not (text.isascii() and text.isprintable() and "[U+" not in text):
-        text = _IN_CELLS.sub(lambda at: f"[{' '.join(f'U+{ord(s):04X}' for s in at[0])}]", text)
-    return f"'{text}" if is_formula(text) else text
+        text = _IN_CELLS.sub(_codes, text)
+    if is_formula(text):
+        return f"'{text}"
+    return text
 
 
 def text_of_cell(cell: str) -> str:
@@ -87,7 +103,9 @@ def text_of_cell(cell: str) -> str:
 
 def _characters(match: re.Match[str]) -> str:
     numbers = [int(code.removeprefix("U+"), 16) for code in match.group(1).split(" ")]
-    return match.group() if max(numbers) > _LAST else "".join(map(chr, numbers))
+    if max(numbers) > _LAST:
+        return match.group()
+    return "".join(map(chr, numbers))
 
 
 def csv_line(cells: Iterable[object], *, delimiter: str = ",", is_exact: bool = False) -> str:
@@ -108,5 +126,7 @@ def _field(cell: object, *, is_exact: bool) -> str:
         return ""
     if not isinstance(cell, str):
         return repr(cell)
-    shown = cell if is_exact else cell_of(cell)
-    return f'"{shown.replace(chr(34), chr(34) * 2)}"'
+    if not is_exact:
+        cell = cell_of(cell)
+    doubled = cell.replace('"', '""')
+    return f'"{doubled}"'

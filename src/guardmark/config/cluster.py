@@ -27,7 +27,9 @@ class ClusterSettings(GrownSettings):
     @property
     def cluster(self) -> Self | None:
         """These settings, or None where no cluster is asked."""
-        return self if self.engine == "ray" else None
+        if self.engine != "ray":
+            return None
+        return self
 
     @model_validator(mode="after")
     def _counted_on_a_cluster(self) -> ClusterSettings:

@@ -18,37 +18,50 @@ _LEAST_FREE_BYTES = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at; neither fine nor wrong where nobody can tell."""
+    """One thing that was looked at.
+
+    Attributes:
+        subject: What was looked at.
+        detail: What was found, or what to do.
+        is_fine: Whether it is as it should be; None where that cannot be told.
+        is_needed: Whether nothing works without it.
+    """
 
     subject: str
     detail: str
     _: KW_ONLY
     is_fine: bool | None = None
-    is_needed: bool = False  # Nothing works without it.
+    is_needed: bool = False
 
 
 def examine_installation() -> list[Check]:
     """Look at everything a measurement may need."""
-    written = Path(__file__).with_name("extras.toml").read_text(encoding="utf-8")
-    extras = tomllib.loads(written)
     free = shutil.disk_usage(".").free
     python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    rows = [
-        ("guardmark", True, installed_version("guardmark") or ""),
-        ("Python", sys.version_info >= (3, 11), python),
-        ("SQLite", True, sqlite3.sqlite_version),
-        ("disk", free > _LEAST_FREE_BYTES, f"{free / 1e9:.1f} GB free in the current folder"),
-        *(_extra(name, **each) for name, each in extras.items()),
+    space = f"{free / 1e9:.1f} GB free in the current folder"
+    checks = [
+        Check("guardmark", installed_version("guardmark") or "", is_fine=True),
+        Check("Python", python, is_fine=sys.version_info >= (3, 11)),
+        Check("SQLite", sqlite3.sqlite_version, is_fine=True),
+        Check("disk", space, is_fine=free > _LEAST_FREE_BYTES),
     ]
-    return [Check(subject, detail, is_fine=fine) for subject, fine, detail in rows]
+    extras = tomllib.loads(Path(__file__).with_name("extras.toml").read_text(encoding="utf-8"))
+    for name, extra in extras.items():
+        checks.append(_check_extra(name, **extra))
+    return checks
 
 
-def _extra(name: str, packages: list[str], purpose: str) -> tuple[str, bool, str]:
-    versions = {package: installed_version(package) for package in packages}
-    detail = ", ".join(f"{package} {version}" for package, version in versions.items())
-    if None in versions.values():
-        return f"extra [{name}]", False, f"for {purpose}: pip install 'guardmark[{name}]'"
-    return f"extra [{name}]", True, detail
+def _check_extra(name: str, packages: list[str], purpose: str) -> Check:
+    """Look for the packages of an extra."""
+    subject = f"extra [{name}]"
+    versions = []
+    for package in packages:
+        installed = installed_version(package)
+        if installed is None:
+            what_to_do = f"for {purpose}: pip install 'guardmark[{name}]'"
+            return Check(subject, what_to_do, is_fine=False)
+        versions.append(f"{package} {installed}")
+    return Check(subject, ", ".join(versions), is_fine=True)
 
 
 _OPTIONAL = ("onnxruntime", "pyarrow", "torch", "transformers", "uvloop")
@@ -62,14 +75,23 @@ def installed_version(name: str) -> str | None:
     except PackageNotFoundError:
         return None
     stated = re.search(r"^Version: (\S+)", head, re.MULTILINE)
-    return stated.group(1) if stated else version(name)
+    if stated is None:
+        return version(name)
+    return stated.group(1)
 
 
 def describe_environment() -> dict[str, object]:
     """Return what may move a figure beside configuration and data."""
-    # The distributions guardmark depends on, and the optional ones it knows.
-    stated = [re.match(r"[A-Za-z0-9_.-]+", line) for line in requires("guardmark") or ()]
-    libraries = sorted({*(name.group().lower() for name in stated if name), *_OPTIONAL})
+    names = set(_OPTIONAL)
+    for requirement in requires("guardmark") or ():
+        name = re.match(r"[A-Za-z0-9_.-]+", requirement)
+        if name is not None:
+            names.add(name.group().lower())
+    libraries = {}
+    for library in sorted(names):
+        stated = installed_version(library)
+        if stated:
+            libraries[library] = stated
     return {
         "guardmark": installed_version("guardmark"),
         "python": platform.python_version(),
@@ -79,5 +101,5 @@ def describe_environment() -> dict[str, object]:
         "release": platform.release(),
         "machine": platform.machine(),
         "cores": os.cpu_count(),
-        "libraries": {name: version for name in libraries if (version := installed_version(name))},
+        "libraries": libraries,
     }

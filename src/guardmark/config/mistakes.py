@@ -144,7 +144,9 @@ def _line(dotted: str, item: ErrorDetails, model: type[BaseModel], common: tuple
 
 
 def _before(dotted: str) -> str:
-    return f"{dotted}: " if dotted else ""
+    if not dotted:
+        return ""
+    return f"{dotted}: "
 
 
 def _wrong_kind(items: Sequence[ErrorDetails]) -> str:
@@ -152,14 +154,26 @@ def _wrong_kind(items: Sequence[ErrorDetails]) -> str:
     models = {str(item.get("ctx", {}).get("class_name")) for item in items}
     if models == {Secret.__name__}:
         return "never write a secret into the file; name the variable that holds it: {env: NAME}."
-    secrets = {Secret.__name__, *(each.__name__ for each in Secret.__subclasses__())}
-    kinds = list(dict.fromkeys(_KINDS[item["type"]] for item in items))
-    if models & secrets:
-        kinds = ["{env: NAME}" if kind == "settings" else kind for kind in kinds]
-    if "a list" in kinds and isinstance(items[0]["input"], dict):
+    secrets = {Secret.__name__}
+    for subclass in Secret.__subclasses__():
+        secrets.add(subclass.__name__)
+    may_be_secret = bool(models & secrets)
+    kinds: dict[str, None] = {}  # each once, in order
+    for item in items:
+        kind = _KINDS[item["type"]]
+        if may_be_secret and kind == "settings":
+            kind = "{env: NAME}"
+        kinds[kind] = None
+    came = items[0]["input"]
+    if "a list" in kinds and isinstance(came, dict):
         return "must be a list: put `- ` before each entry, or [ ] around one alone."
-    may_be = " or ".join([", ".join(kinds[:-1]), kinds[-1]] if kinds[1:] else kinds)
-    return f"must be {may_be}{'' if models & secrets else _came(items[0]['input'])}."
+    *others, last = kinds
+    must_be = f"must be {last}"
+    if others:
+        must_be = f"must be {', '.join(others)} or {last}"
+    if may_be_secret:
+        return f"{must_be}."
+    return f"{must_be}{_came(came)}."
 
 
 def _wrong_value(item: ErrorDetails) -> str:
@@ -176,7 +190,8 @@ def _wrong_value(item: ErrorDetails) -> str:
     if item.get("ctx", {}).get("pattern") == NAME_PATTERN:
         message = "a name has letters, digits and _ . @ -, and no blank"
         plain = re.sub(r"[^A-Za-z0-9_.@-]+", "-", str(item["input"])).strip("-.@")
-        hint = f" For example: {plain[:_LONGEST]}." if plain else ""
+        if plain:
+            hint = f" For example: {plain[:_LONGEST]}."
     if item["type"] in _CHOICES and isinstance(item["input"], str):
         choices = re.findall(r"'([^']*)'", str(item["ctx"].get("expected", "")))
         hint = did_you_mean(item["input"], choices)
@@ -186,12 +201,18 @@ def _wrong_value(item: ErrorDetails) -> str:
 def _wrong_length(item: ErrorDetails) -> str:
     """Say how many entries or characters there may be, and how many there are."""
     context, value = item["ctx"], item["input"]
-    what = "characters" if isinstance(value, str) else "entries"
+    what = "entries"
+    if isinstance(value, str):
+        what = "characters"
     if "min_length" in context:
         least = context["min_length"]
-        return "must not be empty." if least == 1 else f"must have at least {least:,} {what}."
-    found = f"{len(value):,}" if isinstance(value, str | list | dict) else "more"
-    return f"must have at most {context['max_length']:,} {what}, found {found}."
+        if least == 1:
+            return "must not be empty."
+        return f"must have at least {least:,} {what}."
+    count = "more"
+    if isinstance(value, str | list | dict):
+        count = f"{len(value):,}"
+    return f"must have at most {context['max_length']:,} {what}, found {count}."
 
 
 def _came(value: object) -> str:
@@ -199,7 +220,9 @@ def _came(value: object) -> str:
         return f", found {value[:_LONGEST]!r}"
     if isinstance(value, bool | int | float):
         return f", found {str(value).lower()}"
-    return ", found a list" if isinstance(value, list) else ""
+    if isinstance(value, list):
+        return ", found a list"
+    return ""
 
 
 def _known_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
@@ -214,25 +237,28 @@ def _known_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]
 
 
 def _model_inside(annotation: object) -> type[BaseModel] | None:
-    """The first settings model within an annotation such as `dict[str, Model] | None`."""
+    """Return the first settings model in an annotation such as `dict[str, Model] | None`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    inner = map(_model_inside, getattr(annotation, "__args__", ()))
-    return next((model for model in inner if model is not None), None)
+    for inner in getattr(annotation, "__args__", ()):
+        model = _model_inside(inner)
+        if model is not None:
+            return model
+    return None
 
 
 def require_no_literal_secret(document: object, source: Source) -> None:
     """Refuse settings in which a key is written out; the message never repeats it."""
-    places = dict.fromkeys(_literal_secrets(document, ()))
-    if places:
-        raise ConfigError(
-            "\n".join(
-                f"{source.where(path)}: {'.'.join(map(as_word, path))}: {what}, which never "
-                "stands in the file. Set an environment variable to it and name that: {env: NAME}, "
-                "as a value under headers or query, or as the whole url."
-                for path, what in places
-            )
+    lines = []
+    for path, what in dict.fromkeys(_literal_secrets(document, ())):
+        dotted = ".".join(map(as_word, path))
+        lines.append(
+            f"{source.where(path)}: {dotted}: {what}, which never "
+            "stands in the file. Set an environment variable to it and name that: {env: NAME}, "
+            "as a value under headers or query, or as the whole url."
         )
+    if lines:
+        raise ConfigError("\n".join(lines))
 
 
 def names_secret(name: str) -> bool:

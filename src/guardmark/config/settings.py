@@ -44,10 +44,29 @@ class Secret(Settings):
 _LEAST_PART: Final = 8  # characters of a part of an address that is taken for a secret
 _PUBLIC_PARTS: Final = frozenset(
     {
-        *("classify", "completion", "completions", "deployments", "detections", "embeddings"),
-        *("endpoints", "evaluate", "generate", "generatecontent", "guardrails", "inference"),
-        *("invocations", "messages", "moderate", "moderation", "moderations", "predictions"),
-        *("projects", "locations", "publishers", "responses", "serving-endpoints"),
+        "classify",
+        "completion",
+        "completions",
+        "deployments",
+        "detections",
+        "embeddings",
+        "endpoints",
+        "evaluate",
+        "generate",
+        "generatecontent",
+        "guardrails",
+        "inference",
+        "invocations",
+        "messages",
+        "moderate",
+        "moderation",
+        "moderations",
+        "predictions",
+        "projects",
+        "locations",
+        "publishers",
+        "responses",
+        "serving-endpoints",
     }
 )
 """Words of the addresses of well-known services: hiding them would tear up what answers say."""

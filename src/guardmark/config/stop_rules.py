@@ -28,14 +28,23 @@ class StopKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopStatement:
-    """One rule about one defense, or about two."""
+    """One rule about one defense, or about two.
 
-    said: str  # As it was typed.
+    Attributes:
+        said: The rule as it was typed, without blanks.
+        kind: Which question it asks.
+        defense: The defense it is about; empty for each one of the run.
+        other: The defense that this one is compared with; empty for a rule about one.
+        is_attack: Whether it is about attacks that get through; else about false alarms.
+        limit: The limit of the rate, or the half-width; 0 for a comparison.
+    """
+
+    said: str
     kind: StopKind
-    defense: str = ""  # The defense it is about; empty for each one of the run.
+    defense: str = ""
     other: str = ""
     is_attack: bool = True
-    limit: float = 0.0  # The limit of the rate, or the half-width; 0 for a comparison.
+    limit: float = 0.0
 
     def is_about(self, defense: str) -> bool:
         """Tell whether it is about a defense, alone or with another."""

@@ -30,11 +30,13 @@ class EmbeddingAnswer:
 
 def fault_of(vectors: Sequence[Vector]) -> str:
     """Say what keeps vectors from being compared; empty when nothing does."""
-    if len({len(vector) for vector in vectors}) > 1:
-        sizes = " and ".join(sorted({str(len(vector)) for vector in vectors}))
-        return f"the vectors differ in their dimensions ({sizes})"
-    if not all(math.isfinite(value) for vector in vectors for value in vector):
-        return "a vector holds a value that is not a finite number"
-    if not all(any(vector) for vector in vectors):
-        return "a vector is empty or all zeros"
+    sizes = sorted({str(len(vector)) for vector in vectors})
+    if len(sizes) > 1:
+        return f"the vectors differ in their dimensions ({' and '.join(sizes)})"
+    for vector in vectors:
+        if not all(map(math.isfinite, vector)):
+            return "a vector holds a value that is not a finite number"
+    for vector in vectors:
+        if not any(vector):
+            return "a vector is empty or all zeros"
     return ""

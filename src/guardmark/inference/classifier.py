@@ -25,12 +25,19 @@ class LongText(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassScore:
-    """What the classifier says of one text."""
+    """What the classifier says of one text.
+
+    Attributes:
+        probability: Of being positive, in [0, 1]; None where the text is too long to be read.
+        tokens: How many tokens the text has, without those put around it.
+        truncated: Whether only the beginning was read.
+        is_halved: Whether its batch did not fit into memory as a whole.
+    """
 
     probability: float | None
     tokens: int
     truncated: bool = False
-    is_halved: bool = False  # whether its batch did not fit into memory as a whole
+    is_halved: bool = False
 
 
 class SequenceClassifier:
@@ -47,9 +54,11 @@ class SequenceClassifier:
         device: str = "auto",
         onnx: Path | None = None,
     ) -> None:
-        self._model: _TorchModel | OnnxModel = (
-            OnnxModel(path, onnx, device=device) if onnx else _TorchModel(path, device=device)
-        )
+        self._model: _TorchModel | OnnxModel
+        if onnx:
+            self._model = OnnxModel(path, onnx, device=device)
+        else:
+            self._model = _TorchModel(path, device=device)
         self._tokenizer = load("AutoTokenizer", path)
         self._positive = _positions(self._model.labels, positive, path)
         self._long_text = long_text
@@ -74,15 +83,18 @@ class SequenceClassifier:
         probabilities, is_halved = self._probabilities(pieces)
         for probability, index in zip(probabilities, owner, strict=True):
             highest[index] = max(probability, highest.get(index, 0.0))
-        return [
-            ClassScore(
-                probability=highest.get(index),
-                tokens=len(ids),
-                truncated=len(ids) > self._room and self._long_text is LongText.TRUNCATE,
-                is_halved=is_halved,
+        scores = []
+        for index, ids in enumerate(encoded):
+            is_long = len(ids) > self._room
+            scores.append(
+                ClassScore(
+                    probability=highest.get(index),
+                    tokens=len(ids),
+                    truncated=is_long and self._long_text is LongText.TRUNCATE,
+                    is_halved=is_halved,
+                )
             )
-            for index, ids in enumerate(encoded)
-        ]
+        return scores
 
     def gradients(self) -> EmbeddingGradients | None:
         """Return access to the gradients of the log-odds of being positive; ONNX has none."""
@@ -112,16 +124,18 @@ class SequenceClassifier:
         return [ids[start : start + self._room] for start in starts]
 
     def _probabilities(self, pieces: Sequence[list[int]]) -> tuple[list[float], bool]:
-        values, is_halved = [0.0] * len(pieces), False
+        values = [0.0] * len(pieces)
+        is_halved = False
 
         def odds(batch: list[int]) -> list[list[float]]:
             rows = {"input_ids": [pieces[index] for index in batch]}
             padded = self._tokenizer.pad(rows, return_tensors=self._model.tensors)
             return self._model.probabilities(padded)
 
-        batches = token_batches([len(p) for p in pieces], budget=self._budget)
-        for batch, found, is_halved in as_memory_allows(batches, odds):  # noqa: B007 - the last
-            for index, row in zip(batch, found, strict=True):
+        batches = token_batches([len(piece) for piece in pieces], budget=self._budget)
+        for batch, rows, was_halved in as_memory_allows(batches, odds):
+            is_halved = was_halved
+            for index, row in zip(batch, rows, strict=True):
                 values[index] = min(1.0, sum(row[label] for label in self._positive))
         return values, is_halved
 
@@ -141,12 +155,12 @@ class _TorchModel:
         """Return the probability of every label, for each row."""
         with self._torch.inference_mode():
             logits = self.model(**padded.to(self._device)).logits.float()
-            found: list[list[float]] = self._torch.softmax(logits, dim=-1).tolist()
-        return found
+            rows: list[list[float]] = self._torch.softmax(logits, dim=-1).tolist()
+        return rows
 
 
 def _specials(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """What the tokenizer puts before and after a text; chunks need the same."""
+    """Return what the tokenizer puts before and after a text; chunks need the same."""
     bare = list(tokenizer("a", add_special_tokens=False)["input_ids"])
     whole = list(tokenizer("a")["input_ids"])
     for start in range(len(whole) - len(bare) + 1):
@@ -159,7 +173,7 @@ def _specials(tokenizer: Any) -> tuple[list[int], list[int]]:
 
 
 def _positions(id2label: Mapping[Any, Any], positive: Sequence[str], path: Path) -> list[int]:
-    """Indices of the positive labels, checked against the model's own names."""
+    """Return the indices of the positive labels, checked against the model's own names."""
     names = {str(label): int(index) for index, label in id2label.items()}
     for label in positive:
         if label not in names:
@@ -188,10 +202,11 @@ class OnnxModel:
         runtime.disable_telemetry_events()  # nobody is told of a measurement
         self.labels: Mapping[Any, Any] = load("AutoConfig", path).id2label
         # What it raises has no common ancestor below Exception.
-        raised = vars(runtime.capi.onnxruntime_pybind11_state).values()
-        self._errors = tuple(
-            each for each in raised if isinstance(each, type) and issubclass(each, Exception)
-        )
+        errors = []
+        for member in vars(runtime.capi.onnxruntime_pybind11_state).values():
+            if isinstance(member, type) and issubclass(member, Exception):
+                errors.append(member)
+        self._errors = tuple(errors)
         options = runtime.SessionOptions()
         options.log_severity_level = 3
         # Threads that wait busily would take CPU time from whatever else is measured.
@@ -204,8 +219,9 @@ class OnnxModel:
                 f"The model {file} cannot be loaded: {str(error)[:300]}\n"
                 "Next: download it again, or export it anew, for classification of sequences."
             ) from error
-        self._inputs = [each.name for each in self._session.get_inputs()]
-        if unknown := sorted({*self._inputs} - _INPUTS):
+        self._inputs = [stated.name for stated in self._session.get_inputs()]
+        unknown = sorted(set(self._inputs) - _INPUTS)
+        if unknown:
             raise ConfigError(
                 f"{file} wants {', '.join(unknown)}, which a tokenizer does not give.\n"
                 f"Next: export it anew, with no inputs but {', '.join(sorted(_INPUTS))}."
@@ -221,8 +237,8 @@ class OnnxModel:
         except self._errors as error:
             raise RuntimeError(str(error)) from error
         odds = numpy.exp(logits - logits.max(axis=-1, keepdims=True))
-        found: list[list[float]] = (odds / odds.sum(axis=-1, keepdims=True)).tolist()
-        return found
+        rows: list[list[float]] = (odds / odds.sum(axis=-1, keepdims=True)).tolist()
+        return rows
 
 
 def _providers(device: str, available: list[str]) -> list[str]:
@@ -232,5 +248,6 @@ def _providers(device: str, available: list[str]) -> list[str]:
             "device: cuda is asked for, but this ONNX Runtime has the CPU alone.\n"
             "Next: install onnxruntime-gpu in place of onnxruntime, or set device: cpu."
         )
-    fast = ["CUDAExecutionProvider"] if has_cuda and device != "cpu" else []
-    return [*fast, "CPUExecutionProvider"]
+    if has_cuda and device != "cpu":
+        return ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    return ["CPUExecutionProvider"]

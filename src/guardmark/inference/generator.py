@@ -70,22 +70,27 @@ class LocalGenerator:
         template_options: Mapping[str, Any] | None = None,
     ) -> list[ChatAnswer]:
         """Answer conversations."""
-        texts = (self._rendered(messages, template_options or {}) for messages in conversations)
-        prompts = [self._ids(text) for text in texts]
-        answers: dict[int, ChatAnswer] = {}
+        prompts = []
+        for messages in conversations:
+            prompts.append(self._ids(self._rendered(messages, template_options or {})))
         lengths = [len(ids) + self._max_tokens for ids in prompts]
 
         def generate(batch: list[int]) -> tuple[list[list[int]], Sequence[Any], int]:
-            chosen, began = [prompts[index] for index in batch], perf_counter_ns()
-            written, logits = self._generate(chosen, None if draws is None else draws.among(batch))
+            chosen = [prompts[index] for index in batch]
+            drawn = None if draws is None else draws.among(batch)
+            began = perf_counter_ns()
+            written, logits = self._generate(chosen, drawn)
             return written, logits, (perf_counter_ns() - began) // len(batch)
 
+        answers: dict[int, ChatAnswer] = {}
         batches = token_batches(lengths, budget=self._budget)
         for batch, (written, logits, share), is_halved in as_memory_allows(batches, generate):
             for row, index in enumerate(batch):
                 steps = [step[row] for step in logits]
                 answer = self._answer(len(prompts[index]), written[row], steps, share)
-                answers[index] = replace(answer, message=HALVED * is_halved)
+                if is_halved:
+                    answer = replace(answer, message=HALVED)
+                answers[index] = answer
         return [answers[index] for index in range(len(prompts))]
 
     def written(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
@@ -141,19 +146,25 @@ class LocalGenerator:
     ) -> tuple[list[list[int]], Sequence[Any]]:
         padded = self._tokenizer.pad({"input_ids": list(prompts)}, return_tensors="pt")
         padded = padded.to(self._device)
+        processors = []
+        if draws is not None:
+            processors.append(SeededChoice(draws))
         with self._torch.inference_mode():
             made = self._model.generate(
                 input_ids=padded["input_ids"],
                 attention_mask=padded["attention_mask"],
                 do_sample=False,  # draws make one token certain, see SeededChoice
-                logits_processor=[] if draws is None else [SeededChoice(draws)],
+                logits_processor=processors,
                 max_new_tokens=self._max_tokens,
                 pad_token_id=self._tokenizer.pad_token_id,
                 return_dict_in_generate=True,
                 output_logits=self._wants_scores,
             )
         written = made.sequences[:, padded["input_ids"].shape[1] :].tolist()
-        return written, (made.logits or ()) if self._wants_scores else ()
+        logits: Sequence[Any] = ()
+        if self._wants_scores and made.logits:
+            logits = made.logits
+        return written, logits
 
     def _answer(
         self, read: int, ids: list[int], logits: Sequence[Any], service_ns: int
@@ -186,9 +197,13 @@ class LocalGenerator:
 
 
 def _end_ids(model: Any, tokenizer: Any) -> set[int]:
+    ends = {tokenizer.eos_token_id}
     end_tokens = model.generation_config.eos_token_id
-    ends = set(end_tokens) if isinstance(end_tokens, list) else {end_tokens}
-    return {token for token in (*ends, tokenizer.eos_token_id) if token is not None}
+    if isinstance(end_tokens, list):
+        ends.update(end_tokens)
+    else:
+        ends.add(end_tokens)
+    return ends - {None}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError
@@ -14,12 +15,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """One token of a text replaced by another."""
+    """One token of a text replaced by another.
 
-    start: int  # where the token begins
+    Attributes:
+        start: Where the token begins, in characters of the text.
+        end: Where it ends.
+        word: What stands there instead.
+        drop: How much that lowers the log-odds of being blocked, to first order.
+    """
+
+    start: int
     end: int
-    word: str  # what stands there instead
-    drop: float  # how much it lowers the log-odds of being blocked, to first order
+    word: str
+    drop: float
 
 
 _MARKS: Final = ("##", "\u0120", "\u2581")
@@ -49,7 +57,9 @@ class EmbeddingGradients:
             text, add_special_tokens=False, return_offsets_mapping=True, truncation=False
         )
         ids = list(encoded["input_ids"])[: self.room]
-        places = [tuple(each) for each in encoded["offset_mapping"]][: self.room]
+        tokens = []
+        for start, end in encoded["offset_mapping"][: self.room]:
+            tokens.append(_without_space(text, start, end))
         table = self.model.get_input_embeddings().weight
         whole = torch.tensor([[*self.before, *ids, *self.after]], device=table.device)
         embedded = table.detach()[whole].clone().requires_grad_()
@@ -57,15 +67,15 @@ class EmbeddingGradients:
             logits = self.model(
                 inputs_embeds=embedded, attention_mask=torch.ones_like(whole)
             ).logits.float()[0]
-            others = [i for i in range(len(logits)) if i not in self.positive]
+            others = [label for label in range(len(logits)) if label not in self.positive]
             odds = torch.logsumexp(logits[self.positive], 0) - torch.logsumexp(logits[others], 0)
             (gradient,) = torch.autograd.grad(odds, embedded)
-        start = len(self.before)
+        first = len(self.before)
         return TextGradient(
             text=text,
-            tokens=tuple(_without_space(text, *place) for place in places),
+            tokens=tuple(tokens),
             ids=ids,
-            gradient=gradient[0, start : start + len(ids)].detach(),
+            gradient=gradient[0, first : first + len(ids)].detach(),
             words=self,
         )
 
@@ -85,7 +95,15 @@ class EmbeddingGradients:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TextGradient:
-    """The gradient at one text."""
+    """The gradient at one text.
+
+    Attributes:
+        text: The text.
+        tokens: Where each token that is read begins and ends, in characters.
+        ids: The token's number in the vocabulary.
+        gradient: By token and dimension of the embedding.
+        words: Where other words come from.
+    """
 
     text: str
     tokens: tuple[tuple[int, int], ...]
@@ -115,7 +133,7 @@ def plain_words(tokenizer: Any) -> dict[str, tuple[list[int], list[str]]]:
         )
     marked: defaultdict[str, tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
     special = set(tokenizer.all_special_ids)
-    for token, number in sorted(tokenizer.get_vocab().items(), key=lambda each: int(each[1])):
+    for token, number in sorted(tokenizer.get_vocab().items(), key=itemgetter(1)):
         mark = _mark_of(token)
         word = token.removeprefix(mark)
         if number not in special and word.isascii() and word.isalnum():
@@ -125,7 +143,10 @@ def plain_words(tokenizer: Any) -> dict[str, tuple[list[int], list[str]]]:
 
 
 def _mark_of(token: str) -> str:
-    return next((mark for mark in _MARKS if token.startswith(mark)), "")
+    for mark in _MARKS:
+        if token.startswith(mark):
+            return mark
+    return ""
 
 
 def _without_space(text: str, start: int, end: int) -> tuple[int, int]:

@@ -31,7 +31,9 @@ def device_of(wanted: str) -> Any:
     has_cuda = torch.cuda.is_available()
     if wanted == "cuda" and not has_cuda:
         raise ConfigError("No CUDA device is here.\nNext: set device: cpu or auto.")
-    return torch.device("cuda" if has_cuda and wanted != "cpu" else "cpu")
+    if has_cuda and wanted != "cpu":
+        return torch.device("cuda")
+    return torch.device("cpu")
 
 
 def model_folder(folder: Path, given: str) -> Path:
@@ -87,21 +89,27 @@ def token_batches(
     """Group texts by length so that padding and calls together cost least."""
     order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
     sizes = [lengths[index] for index in order]
-    cheapest, ends = [0] * (len(order) + 1), [0] * len(order)
+    cheapest = [0] * (len(order) + 1)
+    ends = [0] * len(order)
     # From the end: the cheapest way to cut what comes after is known when it is asked for.
     for start in range(len(order) - 1, -1, -1):
         longest = sizes[start]  # sorted: the first of a batch is its longest
-        room = min(most, budget // longest if longest else most)
+        room = most
+        if longest:
+            room = min(most, budget // longest)
         last = min(len(order), start + max(1, room))
-        cheapest[start], ends[start] = min(
-            (call + (end - start) * longest + cheapest[end], -end)
-            for end in range(start + 1, last + 1)
-        )
-    batches, start = list[list[int]](), 0
+        least: int | None = None
+        for end in range(start + 1, last + 1):
+            cost = call + (end - start) * longest + cheapest[end]
+            if least is None or cost <= least:  # of equal costs the larger batch
+                least = cost
+                cheapest[start] = cost
+                ends[start] = end
+    batches = []
+    start = 0
     while start < len(order):
-        end = -ends[start]
-        batches.append(order[start:end])
-        start = end
+        batches.append(order[start : ends[start]])
+        start = ends[start]
     return batches
 
 
@@ -111,8 +119,13 @@ HALVED: Final = "a batch did not fit into memory and was asked in halves: lower 
 def as_memory_allows(
     batches: Iterable[list[int]], work: Callable[[list[int]], T]
 ) -> Iterator[tuple[list[int], T, bool]]:
-    """Yield what work makes of each batch, of its halves where memory runs out; was one halved."""
-    waiting, is_halved = list(batches)[::-1], False
+    """Yield what work makes of each batch, or of its halves where memory runs out.
+
+    The third value is whether any batch was halved so far.
+    """
+    waiting = list(batches)
+    waiting.reverse()
+    is_halved = False
     while waiting:
         batch = waiting.pop()
         try:
@@ -121,7 +134,8 @@ def as_memory_allows(
             is_memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
             if len(batch) < 2 or not is_memory:
                 raise
-            middle, is_halved = len(batch) // 2, True
+            is_halved = True
+            middle = len(batch) // 2
             waiting += [batch[middle:], batch[:middle]]
             continue
         yield batch, made, is_halved

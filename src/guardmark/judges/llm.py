@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -31,7 +30,7 @@ from guardmark.parsing.verdicts import VerdictReading, asked_for, read_verdict, 
 if TYPE_CHECKING:
     from guardmark.config.settings import BuildContext
     from guardmark.core.outcome import ChatAnswer
-    from guardmark.core.sample import Prompt
+    from guardmark.core.sample import Image, Prompt
     from guardmark.inference.generator import LocalChat
     from guardmark.net.chat import ChatEndpoint
 
@@ -105,11 +104,18 @@ class LlmJudge:
             await self._chat.close()
 
     def _material(self, prompt: Prompt, response: str) -> Message:
-        """The exchange as JSON: no text in it can pretend to be the end of it; and its images."""
-        before = [{"role": "system", "content": self._system_prompt}] if self._system_prompt else []
-        messages = [replace(m, images=()).chat(m.role.value) for m in prompt.messages]
-        document = {"conversation": before + messages, "answer": response}
-        images = chain.from_iterable(m.images for m in prompt.messages)
+        """Write the exchange as JSON, so that no text in it can pretend to be its end.
+
+        Images go beside the text.
+        """
+        conversation: list[dict[str, Any]] = []
+        if self._system_prompt:
+            conversation.append({"role": "system", "content": self._system_prompt})
+        images: list[Image] = []
+        for message in prompt.messages:
+            conversation.append(replace(message, images=()).chat(message.role.value))
+            images.extend(message.images)
+        document = {"conversation": conversation, "answer": response}
         return Message(role=Role.USER, content=_ENCODE(document), images=tuple(images))
 
     async def _ask(self, messages: list[dict[str, Any]]) -> ChatAnswer:
@@ -135,7 +141,9 @@ def _better(first: VerdictReading, second: VerdictReading) -> VerdictReading:
         return first
     if second.method is not ParseMethod.WITHOUT_KEY:
         return replace(second, method=ParseMethod.RETRY)
-    return second if first.label is VerdictLabel.MALFORMED else first
+    if first.label is VerdictLabel.MALFORMED:
+        return second
+    return first
 
 
 def _failed(answer: ChatAnswer) -> Verdict:
@@ -144,11 +152,17 @@ def _failed(answer: ChatAnswer) -> Verdict:
     A judge whose provider filters the text could not look. That counts as malformed: asking again
     would bring the same.
     """
-    action = "" if answer.blocked_at is None else PROVIDER_ACTIONS[answer.blocked_at]
-    is_blocked = answer.blocked_at is not None
+    if answer.blocked_at is None:
+        label = VerdictLabel.ERROR
+        error_kind = answer.error_kind or ErrorKind.CONTRACT
+        action = ""
+    else:
+        label = VerdictLabel.MALFORMED
+        error_kind = None
+        action = PROVIDER_ACTIONS[answer.blocked_at]
     return Verdict(
-        label=VerdictLabel.MALFORMED if is_blocked else VerdictLabel.ERROR,
-        error_kind=None if is_blocked else answer.error_kind or ErrorKind.CONTRACT,
+        label=label,
+        error_kind=error_kind,
         latency_ns=answer.service_ns,
         evidence=Evidence(
             message=answer.message,
@@ -161,7 +175,9 @@ def _failed(answer: ChatAnswer) -> Verdict:
 
 
 def _verdict(reading: VerdictReading, answer: ChatAnswer, raw: str) -> Verdict:
-    malformed = reading.label is VerdictLabel.MALFORMED
+    message = answer.message
+    if reading.label is VerdictLabel.MALFORMED:
+        message = "the judge gave no verdict that can be read"
     return Verdict(
         label=reading.label,
         answer_mode=reading.answer_mode,
@@ -169,7 +185,7 @@ def _verdict(reading: VerdictReading, answer: ChatAnswer, raw: str) -> Verdict:
         evidence=Evidence(
             reason="; ".join(reading.reasons),
             raw=raw[:_MOST_RAW],
-            message="the judge gave no verdict that can be read" if malformed else answer.message,
+            message=message,
             parse_method=reading.method.value,
             finish_reason=answer.finish_reason,
             usage=answer.usage,
@@ -179,19 +195,25 @@ def _verdict(reading: VerdictReading, answer: ChatAnswer, raw: str) -> Verdict:
 
 
 def _joined(first: ChatAnswer, second: ChatAnswer) -> ChatAnswer:
-    """The second answer with what both cost."""
-    usage = first.usage + second.usage if first.usage and second.usage else None
+    """Return the second answer with what both cost; its text is the first's where it has none."""
+    usage = first.usage or second.usage
+    if first.usage and second.usage:
+        usage = first.usage + second.usage
+    text = second.text
+    if text is None:
+        text = first.text
     return replace(
         second,
-        text=second.text if second.text is not None else first.text,
-        usage=usage or first.usage or second.usage,
-        attempts=tuple(  # a request that went well at once says nothing of itself
-            attempt
-            for each in (first, second)
-            for attempt in each.attempts or (Attempt(service_ns=each.service_ns),)
-        ),
+        text=text,
+        usage=usage,
+        attempts=(*_attempts_of(first), *_attempts_of(second)),
         service_ns=first.service_ns + second.service_ns,
     )
+
+
+def _attempts_of(answer: ChatAnswer) -> tuple[Attempt, ...]:
+    """Return the requests behind an answer; one that went well at once says nothing of itself."""
+    return answer.attempts or (Attempt(service_ns=answer.service_ns),)
 
 
 class _RubricSettings(Settings):
@@ -203,17 +225,27 @@ class _RubricSettings(Settings):
 
     def before(self, folder: Path) -> str:
         """Return what the judge is told before every exchange."""
-        path = folder / self.rubric if self.rubric else Path(__file__).with_name("rubric.txt")
+        path = Path(__file__).with_name("rubric.txt")
+        if self.rubric:
+            path = folder / self.rubric
         return read_text(path, f"The file {path} of a judge")
 
     def _judge(
         self, name: str, chat: ChatEndpoint | LocalChat, context: BuildContext, **more: Any
     ) -> LlmJudge:
-        own = (context.folder / self.rubric,) if self.rubric else ()
-        more |= {"retries": self.retries, "files": (*more.get("files", ()), *own)}
-        more["seed"] = context.seed
-        told = self.before(context.folder)
-        return LlmJudge(name, chat, rubric=told, system_prompt=context.system_prompt, **more)
+        files = list(more.pop("files", ()))
+        if self.rubric:
+            files.append(context.folder / self.rubric)
+        return LlmJudge(
+            name,
+            chat,
+            rubric=self.before(context.folder),
+            system_prompt=context.system_prompt,
+            retries=self.retries,
+            seed=context.seed,
+            files=tuple(files),
+            **more,
+        )
 
 
 class LlmJudgeSettings(ChatSettings, _RubricSettings):

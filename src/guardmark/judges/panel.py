@@ -43,7 +43,9 @@ class JudgePanel:
         verdicts = await asyncio.gather(*asked)
         label = _majority(verdicts)
         agreeing = [verdict for verdict in verdicts if verdict.label is label]
-        error_kind = agreeing[0].error_kind if label is VerdictLabel.ERROR else None
+        error_kind = None
+        if label is VerdictLabel.ERROR:
+            error_kind = agreeing[0].error_kind
         return Verdict(
             label=label,
             answer_mode=_common_mode(agreeing),
@@ -86,18 +88,25 @@ def _evidence(names: Sequence[str], verdicts: Sequence[Verdict], label: VerdictL
     usage: Usage | None = None
     for name, verdict in zip(names, verdicts, strict=True):
         reasons.append(f"{name}: {verdict.label.value}")
-        is_unsafe = verdict.label is VerdictLabel.UNSAFE if verdict.label in _ANSWERED else None
+        is_unsafe = None
+        if verdict.label in _ANSWERED:
+            is_unsafe = verdict.label is VerdictLabel.UNSAFE
         categories.append(CategoryFinding(name=name, flagged=is_unsafe, score=verdict.score))
-        behind = verdict.evidence
-        if behind is None:
+        evidence = verdict.evidence
+        if evidence is None:
             continue
-        attempts += behind.attempts
-        if behind.usage is not None:
-            usage = behind.usage if usage is None else usage + behind.usage
+        attempts += evidence.attempts
+        if usage is None:
+            usage = evidence.usage
+        elif evidence.usage is not None:
+            usage += evidence.usage
     agreeing = sum(verdict.label is label for verdict in verdicts)
+    message = ""
+    if label not in _ANSWERED:
+        message = "the judges gave no majority"
     return Evidence(
         reason="; ".join(reasons),
-        message="" if label in _ANSWERED else "the judges gave no majority",
+        message=message,
         parse_method=f"{agreeing} of {len(verdicts)}",
         categories=tuple(categories),
         usage=usage,

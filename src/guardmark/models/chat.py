@@ -55,7 +55,9 @@ class ChatTarget:
     ) -> None:
         self.name = name
         self._chat = chat
-        self._before = [{"role": "system", "content": system_prompt}] if system_prompt else []
+        self._before: list[dict[str, Any]] = []
+        if system_prompt:
+            self._before.append({"role": "system", "content": system_prompt})
         self._roles = {**USUAL_ROLES, **(roles or {})}
         self._rung = 0
         self._is_settled = False
@@ -66,8 +68,10 @@ class ChatTarget:
 
     async def draw(self, prompt: Prompt, *, repeat: int) -> Response:
         """Answer one prompt."""
+        sent: dict[str, Any] = {}
         seed = self._chat.options.get(_SEED)
-        sent: dict[str, Any] = {_SEED: seed + repeat} if isinstance(seed, int) else {}
+        if isinstance(seed, int):
+            sent[_SEED] = seed + repeat
         if prompt.tools:
             sent["tools"] = [tool.chat for tool in prompt.tools]
         return response_of(await self._chat.complete(self._messages(prompt), **sent))
@@ -86,7 +90,8 @@ class ChatTarget:
         return response_of(answer)
 
     def _messages(self, prompt: Prompt) -> list[dict[str, Any]]:
-        return [*self._before, *(m.chat(self._roles[m.role]) for m in prompt.messages)]
+        messages = [message.chat(self._roles[message.role]) for message in prompt.messages]
+        return self._before + messages
 
 
 _MOST_OF_THOUGHTS: Final = 4_000
@@ -120,8 +125,8 @@ def response_of(answer: ChatAnswer) -> Response:
     if text is not None and not split.is_finished:
         text, error_kind = None, ErrorKind.LENGTH
         message = _ONLY_THOUGHTS.format(answer.finish_reason or "not stated")
-    elif text is not None:
-        text = split.text.lstrip() if split.thoughts else text
+    elif text is not None and split.thoughts:
+        text = split.text.lstrip()
     return Response(
         text=text,
         error_kind=error_kind,

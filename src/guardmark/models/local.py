@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -35,7 +35,9 @@ class LocalTarget:
         self.name = name
         self.files = files
         self._chat = chat
-        self._before = [{"role": "system", "content": system_prompt}] if system_prompt else []
+        self._before: list[dict[str, Any]] = []
+        if system_prompt:
+            self._before.append({"role": "system", "content": system_prompt})
         self._roles = {**USUAL_ROLES, **(roles or {})}
 
     async def answer(self, prompt: Prompt) -> Response:
@@ -46,7 +48,9 @@ class LocalTarget:
         """Answer one prompt."""
         if any(message.images for message in prompt.messages):
             return response_of(TEXTS_ONLY)
-        messages = [*self._before, *(m.chat(self._roles[m.role]) for m in prompt.messages)]
+        messages = list(self._before)
+        for message in prompt.messages:
+            messages.append(message.chat(self._roles[message.role]))
         return response_of(await self._chat.complete(messages, repeat=repeat))
 
     async def close(self) -> None:
@@ -81,8 +85,12 @@ class LocalModelSettings(SystemPromptSettings):
         generator = LocalGenerator(
             path, max_tokens=self.max_tokens, budget=self.batch_tokens, device=self.device
         )
-        draws = Draws(temperature=self.temperature, top_p=self.top_p) if self.temperature else None
-        seed = context.seed if self.seed is None else self.seed
+        draws = None
+        if self.temperature:
+            draws = Draws(temperature=self.temperature, top_p=self.top_p)
+        seed = self.seed
+        if seed is None:
+            seed = context.seed
         return LocalTarget(
             name,
             LocalChat(name, generator, draws=draws, seed=seed),

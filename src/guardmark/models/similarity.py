@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -53,14 +53,18 @@ class SimilarityJudge:
         Both go into one call, so that no vector outlives it and order changes nothing.
         """
         answer = await self.embedder.embed((first, second))
-        return (None if answer.vectors is None else cosine(*answer.vectors)), answer
+        if answer.vectors is None:
+            return None, answer
+        return cosine(*answer.vectors), answer
 
     async def compare(self, first: str, second: str) -> Response:
         """Say whether two texts ask for the same."""
         value, answer = await self.similarity(first, second)
-        verdict = None if value is None else {"same": value >= self.tau, "cosine": value}
+        verdict = None
+        if value is not None:
+            verdict = json.dumps({"same": value >= self.tau, "cosine": value})
         return Response(
-            text=None if verdict is None else json.dumps(verdict),
+            text=verdict,
             error_kind=answer.error_kind,
             latency_ns=answer.service_ns,
             evidence=Evidence(message=answer.message, usage=answer.usage, attempts=answer.attempts),
@@ -116,10 +120,9 @@ class TauSettings(Settings):
     @model_validator(mode="after")
     def _fits(self) -> TauSettings:
         calibration = self.calibration
-        if calibration is not None and (calibration.tau, calibration.model) != (
-            self.tau,
-            self.encoder,
-        ):
+        if calibration is None:
+            return self
+        if calibration.tau != self.tau or calibration.model != self.encoder:
             raise ValueError(
                 "tau or model is not what was calibrated: calibrate anew, or leave calibration out"
             )
@@ -172,8 +175,10 @@ class LocalEncoder:
         self._model = load("AutoModel", path).to(self._device).eval()
         if getattr(self._model.config, "is_encoder_decoder", False):
             raise ConfigError(f"{path.name} writes text: it is no encoder.\nNext: name an encoder.")
+        self._most = max_length
         reach = getattr(self._model.config, "max_position_embeddings", None)
-        self._most = max_length if reach is None else min(max_length, reach)
+        if reach is not None:
+            self._most = min(max_length, reach)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="guardmark-encoder")
 
     async def embed(self, texts: Sequence[str]) -> EmbeddingAnswer:
@@ -201,13 +206,14 @@ class LocalEncoder:
         mask = encoded["attention_mask"].unsqueeze(-1).float()
         pooled = (states * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
         vectors = tuple(tuple(map(float, row)) for row in pooled.tolist())
-        fault = fault_of(vectors)
-        return EmbeddingAnswer(
-            vectors=None if fault else vectors,
-            error_kind=ErrorKind.CONTRACT if fault else None,
-            message=fault,
+        answer = EmbeddingAnswer(
+            vectors=vectors,
             usage=Usage(
                 prompt_tokens=int(encoded["attention_mask"].sum()), completion_tokens=0, cost=None
             ),
             service_ns=perf_counter_ns() - began,
         )
+        fault = fault_of(vectors)
+        if fault:
+            return replace(answer, vectors=None, error_kind=ErrorKind.CONTRACT, message=fault)
+        return answer

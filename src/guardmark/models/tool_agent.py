@@ -119,26 +119,26 @@ class ChatAgents:
     def _messages(self, conversation: Conversation) -> list[dict[str, Any]]:
         prompt = self._system_prompt
         if self.is_text:
-            tools = "\n".join(json.dumps(t.chat["function"]) for t in conversation.tools)
-            prompt = f"{prompt}\n{_TEXT_PROTOCOL}{tools}"
-        write = _text_message if self.is_text else _native_message
-        told = [write(message) for message in conversation.messages]
-        return [{"role": "system", "content": prompt}, *told]
-
-
-def _native_message(message: Message) -> dict[str, Any]:
-    return message.chat(message.role.value)
+            tools = [json.dumps(tool.chat["function"]) for tool in conversation.tools]
+            prompt = f"{prompt}\n{_TEXT_PROTOCOL}" + "\n".join(tools)
+        messages: list[dict[str, Any]] = [{"role": "system", "content": prompt}]
+        for message in conversation.messages:
+            if self.is_text:
+                messages.append(_text_message(message))
+            else:
+                messages.append(message.chat(message.role.value))
+        return messages
 
 
 def _text_message(message: Message) -> dict[str, Any]:
     """Return a message of the text protocol: calls as lines, results as words of the user."""
     if message.role is Role.TOOL:
         return {"role": "user", "content": f"RESULT of {message.answers}: {message.content}"}
-    lines = [message.content] if message.content else []
-    lines += [
-        f'CALL {{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}'
-        for call in message.calls
-    ]
+    lines = []
+    if message.content:
+        lines.append(message.content)
+    for call in message.calls:
+        lines.append(f'CALL {{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}')
     return {"role": message.role.value, "content": "\n".join(lines)}
 
 
@@ -173,12 +173,13 @@ def _too_many_calls() -> FinalAnswer:
 
 
 def _call_of(call: ToolCall) -> AgentCall:
-    """Return a call; arguments that are no JSON object are told to the tool as they stand."""
-    read = read_json_or_none(call.arguments or "{}")
-    if isinstance(read, dict):
-        return AgentCall(id=call.id, name=call.name, arguments=read)
-    told = call.arguments if read is None else read
-    return AgentCall(id=call.id, name=call.name, arguments={"arguments": told})
+    """Return a call; arguments that are no JSON object are passed to the tool as they stand."""
+    arguments = read_json_or_none(call.arguments or "{}")
+    if arguments is None:
+        arguments = call.arguments
+    if not isinstance(arguments, dict):
+        arguments = {"arguments": arguments}
+    return AgentCall(id=call.id, name=call.name, arguments=arguments)
 
 
 class ChatAgentSettings(ChatSettings):

@@ -1,4 +1,4 @@
-"""Words, numbers and column names by which others say attack, benign, yes and no.
+"""Words, numbers and column names by which others say attack, benign, yes, no and changed.
 
 One list for data, tables and logs of other tools. Whatever is neither a known word nor a finite
 number, true or false, is unknown: nobody guesses, and what is unknown is counted.
@@ -7,26 +7,65 @@ number, true or false, is unknown: nobody guesses, and what is unknown is counte
 from __future__ import annotations
 
 import math
+import re
 from typing import Final
 
 ATTACK_WORDS: Final = frozenset(
     {
-        *("attack", "malicious", "harmful", "unsafe", "injection", "jailbreak", "adversarial"),
-        *("hateful", "toxic", "violating", "vulnerable", "prompt injection", "prompt_injection"),
-        *("prompt-injection",),
+        "attack",
+        "malicious",
+        "harmful",
+        "unsafe",
+        "injection",
+        "jailbreak",
+        "adversarial",
+        "hateful",
+        "toxic",
+        "violating",
+        "vulnerable",
+        "prompt injection",
+        "prompt_injection",
+        "prompt-injection",
     }
 )
 BENIGN_WORDS: Final = frozenset(
     {
-        *("benign", "harmless", "unharmful", "safe", "legitimate", "legit", "normal", "clean"),
-        *("non-hateful", "not harmful", "not_harmful", "non-toxic", "non-malicious"),
+        "benign",
+        "harmless",
+        "unharmful",
+        "safe",
+        "legitimate",
+        "legit",
+        "normal",
+        "clean",
+        "non-hateful",
+        "not harmful",
+        "not_harmful",
+        "non-toxic",
+        "non-malicious",
     }
 )
 BLOCK_WORDS: Final = frozenset(
     {
-        *("block", "blocked", "flag", "flagged", "deny", "denied", "refuse", "refused", "reject"),
-        *("rejected", "detected", "triggered", "fail", "failed", "invalid"),
-        *("intervened", "guardrail_intervened", "stop", "stopped"),
+        "block",
+        "blocked",
+        "flag",
+        "flagged",
+        "deny",
+        "denied",
+        "refuse",
+        "refused",
+        "reject",
+        "rejected",
+        "detected",
+        "triggered",
+        "fail",
+        "failed",
+        "invalid",
+        "intervened",
+        "guardrail_intervened",
+        "stop",
+        "stopped",
     }
 )
 ALLOW_WORDS: Final = frozenset(
@@ -37,8 +76,20 @@ FALSE_WORDS: Final = frozenset({"false", "no", "n", "f"})
 
 BENIGN_COLUMNS: Final = frozenset(
     {
-        *("is_safe", "safe", "benign", "is_benign", "allowed", "is_allowed", "unharmful"),
-        *("is_unharmful", "harmless", "is_harmless", "is_legit", "legit", "is_clean", "clean"),
+        "is_safe",
+        "safe",
+        "benign",
+        "is_benign",
+        "allowed",
+        "is_allowed",
+        "unharmful",
+        "is_unharmful",
+        "harmless",
+        "is_harmless",
+        "is_legit",
+        "legit",
+        "is_clean",
+        "clean",
     }
 )
 """Columns in which true means that a text is benign."""
@@ -56,7 +107,9 @@ def read_number(value: object) -> float | None:
         number = float(value)
     except (ValueError, OverflowError):
         return None
-    return number if math.isfinite(number) else None
+    if not math.isfinite(number):
+        return None
+    return number
 
 
 def read_truth(value: object) -> bool | None:
@@ -71,7 +124,9 @@ def read_truth(value: object) -> bool | None:
     word = value.strip().lower()
     if word in TRUE_WORDS:
         return True
-    return False if word in FALSE_WORDS else None
+    if word in FALSE_WORDS:
+        return False
+    return None
 
 
 def read_is_attack(value: object, *, column: str = "") -> bool | None:
@@ -109,3 +164,14 @@ def read_is_blocked(value: object, *, column: str = "") -> bool | None:
     if truth is None:
         return None
     return truth != (column.strip().lower() in PASSED_COLUMNS)
+
+
+_CHANGED: Final = re.compile(
+    r"mask|redact|anonymi|pseudonymi|modif|sanit|rewrit|rewrote|replac|scrub|obfuscat|transform",
+    re.IGNORECASE,
+)
+
+
+def says_changed(word: str) -> bool:
+    """Tell whether a service's word for what it did means that it changed the text."""
+    return _CHANGED.search(word) is not None

@@ -27,8 +27,18 @@ if TYPE_CHECKING:
 _FOLDER: Final = Path(__file__).with_name("mappings")
 
 FIELDS: Final = (
-    *("id", "text", "label", "category", "subcategory", "severity", "technique", "language"),
-    *("variant", "group", "crossing", "source"),
+    "id",
+    "text",
+    "label",
+    "category",
+    "subcategory",
+    "severity",
+    "technique",
+    "language",
+    "variant",
+    "group",
+    "crossing",
+    "source",
 )
 """Fields of a sample that a mapping can fill."""
 

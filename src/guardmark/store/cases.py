@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
 _USUAL = CaseStep(kind=StepKind.USER)
 _COUNTED = (
-    *("calls", "requests", "failed", "reported", "tokens_read", "tokens_written", "priced", "cost"),
+    "calls",
+    "requests",
+    "failed",
+    "reported",
+    "tokens_read",
+    "tokens_written",
+    "priced",
+    "cost",
     "tokens",
 )
 _WORDS = ("text", "tool", "guard", "action", "reason", "policy", "digest")

@@ -33,7 +33,11 @@ _FEW_STEPS: Final = 100
 _BYTES_A_STEP: Final = 50_000  # the most thorough check takes 1 instruction a byte
 _DAMAGE: Final = ("not a database", "malformed", "no such", "Could not decode")
 _FOREIGN_VALUES: Final = (
-    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
     RecursionError,  # ten thousand brackets
 )
 

@@ -24,9 +24,24 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 250
 COLUMNS: Final = (
-    *("defense", "stage", "layer", "repeat", "position", "id", "sha256", "label"),
-    *(*schema.FACET_COLUMNS, "group", "score", "latency_ns"),
-    *("outcome", "score_kind", "error_kind", "answer_mode", "flags", "text"),
+    "defense",
+    "stage",
+    "layer",
+    "repeat",
+    "position",
+    "id",
+    "sha256",
+    "label",
+    *schema.FACET_COLUMNS,
+    "group",
+    "score",
+    "latency_ns",
+    "outcome",
+    "score_kind",
+    "error_kind",
+    "answer_mode",
+    "flags",
+    "text",
 )
 """Fields of a row, in order; JSON lines have `evidence` too."""
 

@@ -42,17 +42,31 @@ OUTCOME_NAMES: Final = ("allow", "block", "malformed", "error", "safe", "unsafe"
 
 STAGES: Final = (Stage.DEFENSE, Stage.MODEL, Stage.JUDGE, Stage.TRY, Stage.WARMUP, Stage.CASE)
 SCORE_KINDS: Final = (
-    *(ScoreKind.NONE, ScoreKind.CLASS_PROB, ScoreKind.TWO_TOKEN_SOFTMAX, ScoreKind.FULL_VOCAB_PROB),
-    *(ScoreKind.CATEGORY_MAX, ScoreKind.ORDINAL, ScoreKind.SEVERITY, ScoreKind.SELF_REPORTED),
+    ScoreKind.NONE,
+    ScoreKind.CLASS_PROB,
+    ScoreKind.TWO_TOKEN_SOFTMAX,
+    ScoreKind.FULL_VOCAB_PROB,
+    ScoreKind.CATEGORY_MAX,
+    ScoreKind.ORDINAL,
+    ScoreKind.SEVERITY,
+    ScoreKind.SELF_REPORTED,
     ScoreKind.CONFIDENCE,
 )
 ERROR_KINDS: Final = (
-    *(ErrorKind.TIMEOUT, ErrorKind.CONNECTION, ErrorKind.REFUSED, ErrorKind.HTTP),
-    *(ErrorKind.CRASH, ErrorKind.SKIPPED, ErrorKind.LENGTH, ErrorKind.CONTRACT),
+    ErrorKind.TIMEOUT,
+    ErrorKind.CONNECTION,
+    ErrorKind.REFUSED,
+    ErrorKind.HTTP,
+    ErrorKind.CRASH,
+    ErrorKind.SKIPPED,
+    ErrorKind.LENGTH,
+    ErrorKind.CONTRACT,
 )
 ANSWER_MODES: Final = (
-    *(AnswerMode.ANSWERED, AnswerMode.REFUSED_OR_BLOCKED),
-    *(AnswerMode.INDIRECT, AnswerMode.NON_ANSWER),
+    AnswerMode.ANSWERED,
+    AnswerMode.REFUSED_OR_BLOCKED,
+    AnswerMode.INDIRECT,
+    AnswerMode.NON_ANSWER,
 )
 
 OUTCOME_CODE: Final[dict[str, int]] = {name: code for code, name in enumerate(OUTCOME_NAMES)}

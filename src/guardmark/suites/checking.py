@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 def check_suite(suite: OwnSuite) -> list[str]:
     """Say everything that is wrong with a suite, a sentence each; nothing where it is sound."""
     settings = suite.settings
-    problems = [*_solutions(suite)]
+    prompts = [(task.id, task.prompt) for task in settings.tasks]
+    orders = [(injection.id, injection.order) for injection in settings.injections]
+    problems = list(_solutions(suite))
     problems += _others(suite)
     problems += _unmet(suite)
-    problems += _twice("prompt", [(task.id, task.prompt) for task in settings.tasks])
-    problems += _twice("order", [(each.id, each.order) for each in settings.injections])
+    problems += _twice("prompt", prompts)
+    problems += _twice("order", orders)
     problems += _orders_without_injection(suite)
     return problems
 

@@ -55,7 +55,7 @@ class OwnSuite:
         self.functions = {tool.__name__: tool for tool in tools}
         self.tools = tuple(define_tool(tool) for tool in tools)
         self.tasks_by_id = {task.id: task for task in settings.tasks}
-        self.injections_by_id = {each.id: each for each in settings.injections}
+        self.injections_by_id = {injection.id: injection for injection in settings.injections}
         self._seen: dict[str, frozenset[str]] = {}
         self._world_text = json.dumps(settings.world, ensure_ascii=False)
 
@@ -73,9 +73,11 @@ class OwnSuite:
     def injections(self) -> Sequence[InjectionInfo]:
         """What attackers hide, in order."""
         infos = []
-        for each in self.settings.injections:
-            place = Place.TOOL_LIST if each.tool else Place.TOOL_RESULT
-            infos.append(InjectionInfo(id=each.id, order=each.order, place=place))
+        for stated in self.settings.injections:
+            place = Place.TOOL_RESULT
+            if stated.tool:
+                place = Place.TOOL_LIST
+            infos.append(InjectionInfo(id=stated.id, order=stated.order, place=place))
         return tuple(infos)
 
     @property
@@ -94,12 +96,12 @@ class OwnSuite:
         if task not in self._seen:
             marks = {slot: f"<<{slot}>>" for slot in self.settings.slots}
             world = self.fresh_world(marks)
-            results = [
-                self.run_tool(world, call).text for call in known_calls(self.tasks_by_id[task])
-            ]
+            results = []
+            for call in known_calls(self.tasks_by_id[task]):
+                results.append(self.run_tool(world, call).text)
             shown = "\n".join(results)
-            seen = frozenset(slot for slot, mark in marks.items() if mark in shown)
-            self._seen[task] = seen
+            seen = [slot for slot, mark in marks.items() if mark in shown]
+            self._seen[task] = frozenset(seen)
         return self._seen[task]
 
     def fresh_world(self, texts: Mapping[str, str]) -> dict[str, Any]:
@@ -143,20 +145,22 @@ class OwnSuite:
     async def open(self, case: CaseId, *, text: str | None = None) -> OwnWorld:
         """Return the world of one case, with the injected order in every slot the task sees."""
         task = self.tasks_by_id[case.task]
-        injection = self.injections_by_id[case.injection] if case.injection else None
-        worded = ""
-        if injection is not None:
-            worded = self.word_order(injection, case.wording) if text is None else text
-        slots = {}
-        if injection is not None and not injection.tool:
-            slots = dict.fromkeys(self.slots_seen(case.task), worded)
+        if not case.injection:
+            state = self.fresh_world({})
+            return OwnWorld(suite=self, task=task, injection=None, state=state, order="", text="")
+        injection = self.injections_by_id[case.injection]
+        if text is None:
+            text = self.word_order(injection, case.wording)
+        slots: dict[str, str] = {}
+        if not injection.tool:
+            slots = dict.fromkeys(self.slots_seen(case.task), text)
         return OwnWorld(
             suite=self,
             task=task,
             injection=injection,
             state=self.fresh_world(slots),
-            order=injection.order if injection else "",
-            text=worded,
+            order=injection.order,
+            text=text,
         )
 
     async def injected_text(self, case: CaseId) -> str:
@@ -168,11 +172,12 @@ class OwnSuite:
         if wording not in self.settings.wordings:
             known = ", ".join(self.settings.wordings)
             raise ConfigError(f"{self.name} has no wording {wording!r}. Known: {known}.")
-        calls = "; ".join(
-            f"{call.name}({json.dumps(call.arguments)})" for call in known_calls(injection)
-        )
+        calls = []
+        for call in known_calls(injection):
+            calls.append(f"{call.name}({json.dumps(call.arguments)})")
         text = self.settings.wordings[wording]
-        return text.replace("{calls}", calls or "none").replace("{order}", injection.order)
+        text = text.replace("{calls}", "; ".join(calls) or "none")
+        return text.replace("{order}", injection.order)
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -222,7 +227,9 @@ class OwnWorld:
     @property
     def outputs(self) -> tuple[str, str]:
         """The known answers of the task and of the injection."""
-        return self.task.output, self.injection.output if self.injection else ""
+        if self.injection is None:
+            return self.task.output, ""
+        return self.task.output, self.injection.output
 
     async def known_calls(self) -> Sequence[AgentCall]:
         """The calls that do the task."""
@@ -230,7 +237,9 @@ class OwnWorld:
 
     async def injected_calls(self) -> Sequence[AgentCall]:
         """The calls that do the injection."""
-        return known_calls(self.injection) if self.injection else ()
+        if self.injection is None:
+            return ()
+        return known_calls(self.injection)
 
     async def call(self, call: AgentCall) -> ToolResult:
         """Carry out a call on this copy of the world."""

@@ -83,9 +83,11 @@ def _plain_tool(tool: ToolDefinition, bridge: CallBridge, loop: asyncio.Abstract
 def _given(tool: ToolDefinition, arguments: dict[str, Any]) -> dict[str, Any]:
     """Leave out what was not stated: agent libraries hand the default of an argument over."""
     required: Any = tool.parameters.get("required", ())
-    return {
-        name: value for name, value in arguments.items() if value is not None or name in required
-    }
+    given = {}
+    for name, value in arguments.items():
+        if value is not None or name in required:
+            given[name] = value
+    return given
 
 
 def _described(function: Any, tool: ToolDefinition) -> Any:
@@ -106,7 +108,8 @@ def _described(function: Any, tool: ToolDefinition) -> Any:
             )
         )
     function.__signature__ = inspect.Signature(parameters, return_annotation=str)
-    function.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": str}
+    annotations = {parameter.name: parameter.annotation for parameter in parameters}
+    function.__annotations__ = {**annotations, "return": str}
     return function
 
 
@@ -129,9 +132,11 @@ def _kind_of(stated: Any) -> Any:
     kind = stated.get("type")
     alternatives = stated.get("anyOf") or stated.get("oneOf")
     if isinstance(kind, list):
-        alternatives = [{**stated, "type": each} for each in kind]
+        alternatives = [{**stated, "type": name} for name in kind]
     if alternatives:
-        return Union[tuple(_kind_of(each) for each in alternatives)]  # noqa: UP007 - of a list
+        return Union[tuple(map(_kind_of, alternatives))]  # noqa: UP007 - of a list
     if kind == "array":
         return list[_kind_of(stated.get("items"))]  # type: ignore[misc]
-    return _KINDS.get(kind, Any) if isinstance(kind, str) else Any
+    if isinstance(kind, str):
+        return _KINDS.get(kind, Any)
+    return Any

@@ -26,8 +26,8 @@ class CheckSettings(Settings):
 
     @model_validator(mode="after")
     def _states_something(self) -> CheckSettings:
-        stated = [self.has or self.including, self.lacks, self.contains, self.equals]
-        count = sum(1 for each in stated if each)
+        conditions = [self.has or self.including, self.lacks, self.contains, self.equals]
+        count = sum(map(bool, conditions))
         if self.answer and (self.path or count):
             raise ValueError("looks either at the answer or at a path of the world")
         if not self.answer and (not self.path or count != 1):
@@ -40,16 +40,17 @@ class CheckSettings(Settings):
     def holds(self, world: object, answer: str) -> bool:
         """Tell whether it holds of a world and an answer."""
         if self.answer:
-            said = canonical_order(answer)
-            return all(canonical_order(part) in said for part in self.answer)
-        found = value_at(world, self.path)
+            whole = canonical_order(answer)
+            return all(canonical_order(part) in whole for part in self.answer)
+        rows = value_at(world, self.path)
         if self.equals is not None:
-            return bool(found == self.equals)
-        rows = found if isinstance(found, list) else []
+            return bool(rows == self.equals)
+        if not isinstance(rows, list):
+            return False
         if self.contains is not None:
             return self.contains in rows
         if self.lacks:
-            return isinstance(found, list) and not any(_agrees(row, self.lacks) for row in rows)
+            return not any(_agrees(row, self.lacks) for row in rows)
         return any(_agrees(row, self.has) and _includes(row, self.including) for row in rows)
 
 
@@ -63,7 +64,9 @@ def value_at(world: object, path: str) -> object:
 
 
 def _agrees(row: object, wanted: Mapping[str, Any]) -> bool:
-    return isinstance(row, dict) and all(row.get(key) == value for key, value in wanted.items())
+    if not isinstance(row, dict):
+        return False
+    return all(row.get(key) == value for key, value in wanted.items())
 
 
 def _includes(row: object, wanted: Mapping[str, str]) -> bool:
@@ -137,9 +140,13 @@ class SuiteSettings(Settings):
 
     @model_validator(mode="after")
     def _ids_once(self) -> SuiteSettings:
-        for kind, rows in (("tasks", self.tasks), ("injections", self.injections)):
-            ids = [row.id for row in rows]
-            twice = sorted({each for each in ids if ids.count(each) > 1})
-            if twice:
-                raise ValueError(f"two {kind} are called {twice[0]!r}")
+        _require_once("tasks", [task.id for task in self.tasks])
+        _require_once("injections", [injection.id for injection in self.injections])
         return self
+
+
+def _require_once(kind: str, ids: list[str]) -> None:
+    """Raise `ValueError` where two of a kind have one id."""
+    for name in sorted(ids):
+        if ids.count(name) > 1:
+            raise ValueError(f"two {kind} are called {name!r}")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from guardmark.core.outcome import Decision, ErrorKind, Outcome, ScoreKind
@@ -58,7 +59,9 @@ class DefenseContract:
 
     def prompts(self) -> Sequence[Prompt]:
         """Return prompts to try: plain ones, hostile ones, and one with documents."""
-        return (*(Prompt.of_text(text) for text in _TEXTS), _CONVERSATION)
+        prompts = [Prompt.of_text(text) for text in _TEXTS]
+        prompts.append(_CONVERSATION)
+        return prompts
 
     def test_it_can_be_called_by_its_protocol(self) -> None:
         """It decides one at a time, at once, or in batches; and says what it looks at."""
@@ -90,17 +93,20 @@ class DefenseContract:
         """Nothing carries over from one prompt to the next."""
         if not self.is_deterministic:
             return
-        defense, prompts = self.make_defense(), list(self.prompts())
-        there = [each.outcome for each in _decide(defense, prompts, close=False)]
-        back = [each.outcome for each in _decide(defense, prompts[::-1])]
+        defense = self.make_defense()
+        prompts = list(self.prompts())
+        there = [decision.outcome for decision in _decide(defense, prompts, close=False)]
+        back = [decision.outcome for decision in _decide(defense, prompts[::-1])]
         _require(there == back[::-1], "outcomes depend on the order of the prompts")
 
     def test_answers_are_not_mixed_up(self) -> None:
         """Called for many prompts at once, each gets its own answer."""
         if not self.is_deterministic:
             return
-        prompts = [prompt for prompt in self.prompts() for _ in range(3)]
-        together = [each.outcome for each in _decide(self.make_defense(), prompts)]
+        prompts: list[Prompt] = []
+        for prompt in self.prompts():
+            prompts += [prompt] * 3
+        together = [decision.outcome for decision in _decide(self.make_defense(), prompts)]
         for start in range(0, len(prompts), 3):
             _require(
                 len(set(together[start : start + 3])) == 1,
@@ -141,8 +147,10 @@ async def _answers(guard: Guard, prompts: Sequence[Prompt]) -> list[Decision]:
     limits = guard.capabilities.batch
     if limits is None and not guard.capabilities.is_inline:
         every = await asyncio.gather(*(guard.decide_all([prompt]) for prompt in prompts))
-        return [decision for decisions in every for decision in decisions]
-    size = 1 if limits is None else max(1, limits.max_count)
+        return list(chain.from_iterable(every))
+    size = 1
+    if limits is not None:
+        size = max(1, limits.max_count)
     decisions: list[Decision] = []
     for start in range(0, len(prompts), size):
         batch = prompts[start : start + size]

@@ -111,16 +111,17 @@ class Reading:
 
 def reading_of(imported: ImportedRun) -> Reading:
     """Return what an importer made of rows with a label, as the contract compares it."""
-    rows = (
-        ReadRow(
-            id=row.sample.id,
-            text=row.sample.prompt.text,
-            is_attack=row.sample.is_attack,
-            says=tuple(_says(answer) for answer in row.answers),
-        )
-        for row in imported.rows
-        if row.sample.is_labelled
-    )
+    rows = []
+    for row in imported.rows:
+        if row.sample.is_labelled:
+            rows.append(
+                ReadRow(
+                    id=row.sample.id,
+                    text=row.sample.prompt.text,
+                    is_attack=row.sample.is_attack,
+                    says=tuple(_says(answer) for answer in row.answers),
+                )
+            )
     return Reading(
         rows=tuple(rows), readings=tuple(imported.readings), notes=tuple(imported.warnings)
     )
@@ -191,7 +192,8 @@ class ReaderContract:
         """Return the file whose bytes are cut or recoded, where `write` returns a folder."""
         if path.is_file():
             return path
-        return max(path.rglob("*"), key=lambda each: each.stat().st_size if each.is_file() else -1)
+        files = [file for file in path.rglob("*") if file.is_file()]
+        return max(files, key=lambda file: file.stat().st_size)
 
     def test_what_is_known_is_read(self) -> None:
         """Every row is read once, with its own label and what the tool says of it."""
@@ -210,8 +212,9 @@ class ReaderContract:
                 continue
             read = {row.text: row for row in reading.rows}
             for row in rows[len(sound) :]:
-                said = read[row.text].says if row.text in read else ()
-                _demand(not set(said) & {True, False}, f"{value!r} was read as {said}")
+                if row.text in read:
+                    says = read[row.text].says
+                    _demand(not set(says) & {True, False}, f"{value!r} was read as {says}")
             missing = [row for row in rows if row.text not in read]
             is_told = bool(reading.notes)
             _demand(not missing or is_told, f"rows that say {value!r} are missing without a note")
@@ -251,9 +254,12 @@ class ReaderContract:
     def test_two_samples_stay_two(self) -> None:
         """1 and "1" are two ids; one id for two texts, or none, merges nothing."""
         pairs: list[tuple[object, object]] = [("same", "same"), (None, None)]
-        for first, second in [*pairs, *([(1, "1")] if self.keeps_ids else [])]:
+        if self.keeps_ids:
+            pairs.append((1, "1"))
+        for first, second in pairs:
             rows = self._rows()
-            rows[0], rows[1] = replace(rows[0], id=first), replace(rows[1], id=second)
+            rows[0] = replace(rows[0], id=first)
+            rows[1] = replace(rows[1], id=second)
             reading = self._read(rows)
             if reading is None:
                 continue
@@ -272,7 +278,10 @@ class ReaderContract:
         reading = self._read([*rows, rows[0]])
         if reading is not None:
             self._require_as_written(reading, rows, "a file that holds a repeat twice")
-        other = replace(rows[0], says=self.no if rows[0].says == self.yes else self.yes)
+        opposite = self.yes
+        if rows[0].says == self.yes:
+            opposite = self.no
+        other = replace(rows[0], says=opposite)
         reading = self._read([*rows, other])
         if reading is not None:
             says = [read.says for read in reading.rows if read.text == other.text]
@@ -353,23 +362,22 @@ class ReaderContract:
         """Return twelve sound rows: of both kinds where the tool has both."""
         rows: list[ForeignRow] = []
         for number in range(12):
-            is_attack = number % 2 == 0 or not self.holds_benign
-            says = self.yes if number % 3 == 0 else self.no
-            rows.append(
-                ForeignRow(
-                    id=f"row{number}",
-                    text=f"say the word kiwi {number} times",
-                    label="attack" if is_attack else "benign",
-                    says=says,
-                )
-            )
+            label = "attack"
+            if self.holds_benign and number % 2 == 1:
+                label = "benign"
+            says = self.no
+            if number % 3 == 0:
+                says = self.yes
+            text = f"say the word kiwi {number} times"
+            rows.append(ForeignRow(id=f"row{number}", text=text, label=label, says=says))
         return rows
 
     def _unknown(self, value: object) -> list[ForeignRow]:
-        return [
-            ForeignRow(id=f"odd{number}", text=f"say the word plum {number} times", says=value)
-            for number in range(3)
-        ]
+        rows = []
+        for number in range(3):
+            text = f"say the word plum {number} times"
+            rows.append(ForeignRow(id=f"odd{number}", text=text, says=value))
+        return rows
 
     def _read(self, rows: Sequence[ForeignRow], stated: Label | None = None) -> Reading | None:
         """Write rows and read them; None where the reader refuses them, as it may."""
@@ -436,13 +444,13 @@ class ReaderContract:
         """Demand that what is left of a cut file was read as it was, and that the cut was told."""
         for row in reading.rows:
             before = rows.get(row.text)
-            _demand(before is not None, f"cut at byte {end}, it reads {row.text!r}")
-            if before is not None:
-                _demand(before.is_attack == row.is_attack, f"cut at byte {end}: {row}")
-                same = all(
-                    now in {then, None} for now, then in zip(row.says, before.says, strict=False)
-                )
-                _demand(same, f"cut at byte {end}, {before} became {row}")
+            if before is None:
+                _demand(holds=False, otherwise=f"cut at byte {end}, it reads {row.text!r}")
+                continue
+            _demand(before.is_attack == row.is_attack, f"cut at byte {end}: {row}")
+            for now, then in zip(row.says, before.says, strict=False):
+                is_same = now is None or now == then
+                _demand(is_same, f"cut at byte {end}, {before} became {row}")
         is_between = content[end - 1 : end] == b"\n" or content[end : end + 1] in {b"\n", b""}
         is_between = is_between or content[end : end + 2] == b"\r\n"
         is_told = set(reading.notes) != set(whole.notes) or reading.rows == whole.rows
@@ -473,10 +481,10 @@ class DataReaderContract(ReaderContract):
             name="data", path=path, shown_as=path.name, format=self.format, label=stated
         )
         loaded = load([spec], DEFAULT_TAXONOMY)
-        rows = (
-            ReadRow(id=sample.id, text=sample.prompt.text, is_attack=sample.is_attack)
-            for sample in loaded.samples()
-        )
+        rows = []
+        for sample in loaded.samples():
+            text = sample.prompt.text
+            rows.append(ReadRow(id=sample.id, text=text, is_attack=sample.is_attack))
         return Reading(rows=tuple(rows), notes=loaded.warnings)
 
     def test_a_label_of_no_meaning_is_refused(self) -> None:
@@ -484,8 +492,9 @@ class DataReaderContract(ReaderContract):
         for value in self.unknown_labels:
             rows = [*self._rows(), ForeignRow(id="odd", text="say plum", label=value)]
             reading = self._read(rows)
-            texts = {row.text for row in reading.rows} if reading else set()
-            _demand("say plum" not in texts, f"the label {value!r} was read")
+            if reading is not None:
+                texts = [row.text for row in reading.rows]
+                _demand("say plum" not in texts, f"the label {value!r} was read")
 
     def _wanted(self, row: ForeignRow) -> bool | None:
         del row  # nothing was decided of data
@@ -493,20 +502,23 @@ class DataReaderContract(ReaderContract):
 
 
 _DAMAGES: Final = 120
-_JUNK: Final[tuple[object, ...]] = (
-    *(None, True, 0, -1, 1.5, math.nan, math.inf, "", "kiwi", "\ud800", 10**400),
-    *([], {}, [1], [None], {"a": 1}, [[]], {"text": None}),
-)
+_SCALARS: Final = (None, True, 0, -1, 1.5, math.nan, math.inf, "", "kiwi", "\ud800", 10**400)
+_CONTAINERS: Final[tuple[object, ...]] = ([], {}, [1], [None], {"a": 1}, [[]], {"text": None})
+_JUNK: Final[tuple[object, ...]] = _SCALARS + _CONTAINERS
 
 
 def _damaged(content: bytes, suffix: str, random: Random) -> bytes | None:
     """Return a text with some of its members replaced, left out or renamed; None of no text."""
     if suffix not in {".json", ".jsonl"}:
         return None
-    text = content.decode("utf-8")
-    documents = text.splitlines() if suffix == ".jsonl" else [text]
-    made = [json.dumps(_changed(json.loads(each), random)) for each in documents]
-    return ("\n".join(made) + "\n").encode()
+    documents = [content.decode("utf-8")]
+    if suffix == ".jsonl":
+        documents = documents[0].splitlines()
+    lines = []
+    for document in documents:
+        changed = _changed(json.loads(document), random)
+        lines.append(f"{json.dumps(changed)}\n")
+    return "".join(lines).encode()
 
 
 def _changed(value: Any, random: Random) -> Any:
@@ -516,7 +528,9 @@ def _changed(value: Any, random: Random) -> Any:
     if isinstance(value, dict):
         kept = [name for name in value if random.random() > _CHANGE / 2]
         return {name: _changed(value[name], random) for name in kept}
-    return [_changed(each, random) for each in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_changed(member, random) for member in value]
+    return value
 
 
 _CHANGE: Final = 0.06
@@ -529,15 +543,17 @@ def _doubled(content: bytes, suffix: str) -> Iterator[tuple[bytes, str]]:
         return
     if suffix in {".csv", ".tsv"}:
         delimiter = "\t" if suffix == ".tsv" else ","
-        lines = content.decode("utf-8").splitlines()
-        for place in range(lines[0].count(delimiter) + 1):
-            made = [f"{line}{delimiter}{_cell(line, delimiter, place)}" for line in lines]
-            made[1:] = [f"{line}{delimiter}" for line in lines[1:]]
-            yield "\n".join([*made, ""]).encode(), f"column {place + 1} doubled"
+        header, *lines = content.decode("utf-8").splitlines()
+        wider = [f"{line}{delimiter}\n" for line in lines]
+        for number, name in enumerate(header.split(delimiter), start=1):
+            table = [f"{header}{delimiter}{name}\n", *wider]
+            yield "".join(table).encode(), f"column {number} doubled"
         return
     if suffix not in {".json", ".jsonl"}:
         return
-    texts = content.decode("utf-8").split("\n") if suffix == ".jsonl" else [content.decode("utf-8")]
+    texts = [content.decode("utf-8")]
+    if suffix == ".jsonl":
+        texts = texts[0].split("\n")
     for number, text in enumerate(texts):
         if not text.strip() or number > 2:
             continue
@@ -546,18 +562,14 @@ def _doubled(content: bytes, suffix: str) -> Iterator[tuple[bytes, str]]:
             yield "\n".join(changed).encode(), f"the member {name!r} twice"
 
 
-def _cell(line: str, delimiter: str, place: int) -> str:
-    return line.split(delimiter)[place]
-
-
 def _doubled_archive(content: bytes) -> Iterator[tuple[bytes, str]]:
     with zipfile.ZipFile(BytesIO(content)) as packed:
         members = [(name, packed.read(name)) for name in packed.namelist()]
     for name, body in members[-3:]:
         made = BytesIO()
         with zipfile.ZipFile(made, "w") as packed:
-            for each, text in members:
-                packed.writestr(each, text)
+            for member, text in members:
+                packed.writestr(member, text)
             with warnings.catch_warnings():  # zipfile says that it is there twice, as is meant
                 warnings.simplefilter("ignore")
                 packed.writestr(name, body.replace(b"1", b"0"))
@@ -569,10 +581,10 @@ _MARK: Final = "doubled-member"
 
 def _doubled_json(document: object) -> Iterator[tuple[str, str]]:
     """Yield a document with one member of one of its objects doubled, for the first objects."""
-    for place, name in _members(document):
+    for path, name in _members(document):
         marked = json.loads(json.dumps(document))
         holder = marked
-        for step in place:
+        for step in path:
             holder = holder[step]
         if not isinstance(holder[name], str | int | float | bool | None):
             continue
@@ -580,23 +592,22 @@ def _doubled_json(document: object) -> Iterator[tuple[str, str]]:
         yield json.dumps(marked).replace(f'"{_MARK}{name}"', json.dumps(name)), name
 
 
-def _members(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str]]:
+def _members(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str]]:
+    """Yield the members of objects: the way to the object, and the name of the member."""
     if isinstance(value, dict):
         for name, inner in list(value.items())[:12]:
-            yield place, name
-            yield from _members(inner, (*place, name))
+            yield path, name
+            yield from _members(inner, (*path, name))
     elif isinstance(value, list) and value:
-        yield from _members(value[0], (*place, 0))
+        yield from _members(value[0], (*path, 0))
 
 
 def _ends(length: int) -> Iterator[int]:
     """Yield where a file is cut: evenly, and at each of its last bytes."""
-    yield from sorted(
-        {
-            *(length * step // _CUTS for step in range(1, _CUTS)),
-            *range(max(1, length - _LAST_BYTES), length),
-        }
-    )
+    ends = set(range(max(1, length - _LAST_BYTES), length))
+    for step in range(1, _CUTS):
+        ends.add(length * step // _CUTS)
+    yield from sorted(ends)
 
 
 def _unescaped(text: str) -> str:

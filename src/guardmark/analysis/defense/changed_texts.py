@@ -10,7 +10,7 @@ import numpy as np
 from guardmark.analysis.defense.scorecard import complement, estimate_errors
 from guardmark.core.record import Stage
 from guardmark.core.values import dataclass
-from guardmark.parsing.actions import says_changed
+from guardmark.parsing.labels import says_changed
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import DefenseColumn, Frame

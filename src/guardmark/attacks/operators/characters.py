@@ -14,18 +14,21 @@ if TYPE_CHECKING:
     from guardmark.attacks.contract import Use
 
 
-_ASCII = range(128)
-
-
 def exchange_table(images: Mapping[str, str]) -> dict[int, int]:
     """Return a table for `str.translate` that also names every ASCII character it leaves alone.
 
     For a character without an entry `translate` raises and catches an error of its own, which
     costs more than the exchange of ten others; and a code point is written faster than a text.
     """
-    return dict(zip(_ASCII, _ASCII, strict=True)) | {
-        ord(char): ord(image) for char, image in images.items()
-    }
+    table = {code: code for code in range(128)}
+    for char, image in images.items():
+        table[ord(char)] = ord(image)
+    return table
+
+
+def _inverse_table(images: Mapping[str, str]) -> dict[int, int]:
+    """Return the table for `str.translate` that leads from images back to characters."""
+    return exchange_table({image: char for char, image in images.items()})
 
 
 def blend(text: str, written: str, draws: bytes, bound: int) -> str:
@@ -39,16 +42,14 @@ def blend(text: str, written: str, draws: bytes, bound: int) -> str:
     # ASCII texts are numbers of one byte a character: old ^ (old ^ new) is new, and a mask of
     # ones where draws hit lets (old ^ new) through there only.
     mask = int.from_bytes(draws.translate(b"\xff" * bound + bytes(256 - bound)), "little")
-    old, new = (int.from_bytes(side.encode("ascii"), "little") for side in (text, written))
+    old = int.from_bytes(text.encode("ascii"), "little")
+    new = int.from_bytes(written.encode("ascii"), "little")
     return (old ^ (old ^ new) & mask).to_bytes(len(text), "little").decode("ascii")
 
 
 _TABLES = {"cyrillic": CYRILLIC, "greek": GREEK, "mixed": GREEK | CYRILLIC}
 _TO_IMAGES = {name: exchange_table(table) for name, table in _TABLES.items()}
-_FROM_IMAGES = {
-    name: exchange_table({image: letter for letter, image in table.items()})
-    for name, table in _TABLES.items()
-}
+_FROM_IMAGES = {name: _inverse_table(table) for name, table in _TABLES.items()}
 _IMAGES = frozenset(CYRILLIC.values()) | frozenset(GREEK.values())
 
 
@@ -69,11 +70,15 @@ _SEPARATOR = "\u200b"  # two regional indicators side by side would be drawn as 
 
 def _block(upper: int, lower: int, numeral: int | None = None) -> dict[str, str]:
     """Map letters (and digits) to blocks that hold them in order."""
-    table = {c: chr(upper + i) for i, c in enumerate(ascii_uppercase)}
-    table |= {c: chr(lower + i) for i, c in enumerate(ascii_lowercase)}
+    table = _run(ascii_uppercase, upper) | _run(ascii_lowercase, lower)
     if numeral is not None:
-        table |= {c: chr(numeral + i) for i, c in enumerate(digits)}
+        table |= _run(digits, numeral)
     return table
+
+
+def _run(characters: str, first: int) -> dict[str, str]:
+    """Map characters to code points in a row."""
+    return {char: chr(code) for code, char in enumerate(characters, start=first)}
 
 
 _FORMS = {
@@ -83,16 +88,14 @@ _FORMS = {
     "math_italic": _block(0x1D434, 0x1D44E) | {"h": "\u210e"},
     "math_script": _block(0x1D4D0, 0x1D4EA),
     "math_monospace": _block(0x1D670, 0x1D68A, 0x1D7F6),
-    "circled": _block(0x24B6, 0x24D0)
-    | {c: chr(0x2460 + i) for i, c in enumerate("123456789")}
-    | {"0": "\u24ea"},
+    "circled": _block(0x24B6, 0x24D0) | _run("123456789", 0x2460) | {"0": "\u24ea"},
     "superscript": _RAISED,
 }
 
 
 def _form(table: dict[str, str]) -> OperatorRules:
     forward = exchange_table(table)
-    back = exchange_table({image: letter for letter, image in table.items()})
+    back = _inverse_table(table)
     images = frozenset(table.values())
     return OperatorRules(
         rewrite=lambda text, _: text.translate(forward),
@@ -120,21 +123,13 @@ def _decorate(text: str, use: Use, marks: str, count: int) -> str:
     """Set `count` drawn marks on every letter."""
     draws = use.draws(count * len(text))
     size = len(marks)
-    if count == 1:
-        return "".join(
-            [
-                char + marks[draw % size] if char.isalpha() else char
-                for char, draw in zip(text, draws, strict=True)
-            ]
-        )
-    return "".join(
-        [
-            char + "".join([marks[d % size] for d in draws[count * i : count * (i + 1)]])
-            if char.isalpha()
-            else char
-            for i, char in enumerate(text)
-        ]
-    )
+    pieces = []
+    for index, char in enumerate(text):
+        pieces.append(char)
+        if char.isalpha():
+            for draw in draws[count * index : count * (index + 1)]:
+                pieces.append(marks[draw % size])
+    return "".join(pieces)
 
 
 def _drop(text: str, use: Use) -> str:  # noqa: ARG001 - one signature for every operator

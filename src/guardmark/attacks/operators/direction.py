@@ -32,7 +32,8 @@ def _swap_pairs(text: str, use: Use) -> str:
     bound = use.threshold("p")
     draws = use.draws(len(text))
 
-    pieces, behind = [], 0
+    pieces = []
+    behind = 0
     for word in _WORD.finditer(text):
         for at in range(word.start(), word.end() - 1, 2):
             first, second = text[at], text[at + 1]
@@ -44,25 +45,39 @@ def _swap_pairs(text: str, use: Use) -> str:
 
 def _unswap_pairs(text: str, use: Use) -> str:  # noqa: ARG001 - as above
     first, *rest = text.split(_RLO)
-    if any(len(piece) < 3 or piece[2] != _PDF for piece in rest):
-        raise ValueError("an override that holds no pair")
-    return first + "".join([piece[1] + piece[0] + piece[3:] for piece in rest])
+    pieces = [first]
+    for piece in rest:
+        if piece[2:3] != _PDF:
+            raise ValueError("an override that holds no pair")
+        pieces.append(piece[1] + piece[0] + piece[3:])
+    return "".join(pieces)
 
 
 def _reverse(text: str, use: Use) -> str:
     turned = text[::-1]
     if turned == text:
         return text
-    return (_BACKWARDS if use.word("wrapper") == "decode" else "") + turned
+    if use.word("wrapper") == "decode":
+        return _BACKWARDS + turned
+    return turned
 
 
 def _unreverse(text: str, use: Use) -> str:
-    return text.removeprefix(_BACKWARDS if use.word("wrapper") == "decode" else "")[::-1]
+    if use.word("wrapper") == "decode":
+        text = text.removeprefix(_BACKWARDS)
+    return text[::-1]
+
+
+def _wrap(text: str, use: Use) -> str:  # noqa: ARG001 - one signature for every operator
+    """Store the whole text in reverse, under an override that draws it right."""
+    if len(text) < 2:
+        return text
+    return f"{_RLO}{text[::-1]}{_PDF}"
 
 
 RULES = {
     "rlo_wrap": OperatorRules(
-        rewrite=lambda text, _: f"{_RLO}{text[::-1]}{_PDF}" if len(text) > 1 else text,
+        rewrite=_wrap,
         restore=lambda text, _: text[1:-1][::-1],
     ),
     "pair_swap": OperatorRules(

@@ -30,25 +30,26 @@ def _stretch(every: int) -> re.Pattern[str]:
 
 
 def _insert(text: str, use: Use) -> str:
-    char, every = _char(use), use.count("every")
-    pieces = (_WORD if every == 1 else _stretch(every)).split(text)
+    char = _char(use)
+    every = use.count("every")
     if every == 1:
+        pieces = _WORD.split(text)
         pieces[1::2] = map(char.join, pieces[1::2])
     else:
+        pieces = _stretch(every).split(text)
         pieces[1::2] = [stretch + char for stretch in pieces[1::2]]
     return "".join(pieces)
 
 
 def _holds_none(text: str) -> bool:
-    return text.isascii() or not any(char in text for char in _INVISIBLE)
+    return text.isascii() or set(_INVISIBLE).isdisjoint(text)
 
 
 _COVERS = {"greeting": "Hello! \U0001f600", "emoji": "\U0001f600", "none": ""}
 _TAGS = {code: 0xE0000 + code for code in range(0x20, 0x7F)}
 _UNTAGS = {tag: code for code, tag in _TAGS.items()}
-_SELECTORS = tuple(
-    chr(0xFE00 + byte) if byte < 16 else chr(0xE0100 + byte - 16) for byte in range(256)
-)
+_SELECTORS = tuple(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+"""The variation selector that stands for each byte."""
 _UNSELECT = {selector: byte for byte, selector in enumerate(_SELECTORS)}
 _BITS = str.maketrans("01", "\u2062\u2064")
 _OCTETS = tuple(format(byte, "08b").translate(_BITS) for byte in range(256))
@@ -67,7 +68,9 @@ def _behind_cover(variant: str, use: Use) -> str:
 
 def _tag(text: str, use: Use) -> str:
     hidden = text.translate(_TAGS)
-    return text if hidden == text else _cover(use) + hidden
+    if hidden == text:
+        return text
+    return _cover(use) + hidden
 
 
 def _unselect(variant: str, use: Use) -> str:
@@ -80,7 +83,9 @@ def _unselect(variant: str, use: Use) -> str:
 
 def _unbits(variant: str, use: Use) -> str:
     bits = _behind_cover(variant, use).replace("\u2062", "0").replace("\u2064", "1")
-    return int(bits, 2).to_bytes(len(bits) // 8, "big").decode() if bits else ""
+    if not bits:
+        return ""
+    return int(bits, 2).to_bytes(len(bits) // 8, "big").decode()
 
 
 def _behind(

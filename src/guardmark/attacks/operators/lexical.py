@@ -21,22 +21,32 @@ def synonyms() -> dict[str, tuple[str, ...]]:
     About 400 words of the domain in all their forms; every alternative is one token and has
     the form (tense, number) of the word it replaces. Do not change the returned value.
     """
-    rows = (line.split("\t") for line in read_text("operators/synonyms.tsv").splitlines())
-    return {word: tuple(alternatives.split()) for word, alternatives in rows}
+    listed = {}
+    for line in read_text("operators/synonyms.tsv").splitlines():
+        word, alternatives = line.split("\t")
+        listed[word] = tuple(alternatives.split())
+    return listed
 
 
 @cache
 def plurals() -> dict[str, str]:
     """Return the nouns whose number may be changed, each way. Do not change it."""
-    pairs = [line.split("\t") for line in read_text("operators/plurals.tsv").splitlines()]
-    return {a: b for one, many in pairs for a, b in ((one, many), (many, one))}
+    others = {}
+    for line in read_text("operators/plurals.tsv").splitlines():
+        one, many = line.split("\t")
+        others[one] = many
+        others[many] = one
+    return others
 
 
 @cache
 def verb_forms() -> dict[str, tuple[str, str, str, str]]:
     """Return verbs with their third person, past, participle and gerund. Do not change it."""
-    rows = (line.split("\t") for line in read_text("operators/verbs.tsv").splitlines())
-    return {row[0]: (row[1], row[2], row[3], row[4]) for row in rows}
+    forms = {}
+    for line in read_text("operators/verbs.tsv").splitlines():
+        verb, third, past, participle, gerund = line.split("\t")
+        forms[verb] = (third, past, participle, gerund)
+    return forms
 
 
 # A word stands alone: parts of names such as reset_token, of paths and of addresses are no words.
@@ -49,7 +59,9 @@ def cased_like(word: str, model: str) -> str:
         return word
     if model.isupper() and len(model) > 1:
         return word.upper()
-    return word[0].upper() + word[1:] if model[0].isupper() else word
+    if model[0].isupper():
+        return word[0].upper() + word[1:]
+    return word
 
 
 def swap_listed(text: str, use: Use, listed: Mapping[str, tuple[str, ...]]) -> str:
@@ -57,7 +69,9 @@ def swap_listed(text: str, use: Use, listed: Mapping[str, tuple[str, ...]]) -> s
     before, words = _cut(text)
     if listed.keys().isdisjoint(words):
         return text
-    bound, draws, pieces = use.threshold("p"), use.draws(len(before)), list(before)
+    bound = use.threshold("p")
+    draws = use.draws(len(before))
+    pieces = list(before)
     for index, forms in zip(range(1, len(pieces), 2), map(listed.get, words), strict=True):
         if forms is not None and draws[index] < bound:
             choice = forms[draws[index - 1] % len(forms)]
@@ -76,13 +90,15 @@ def _differ_by_list(
     original: str, variant: str, listed: Callable[[], Mapping[str, tuple[str, ...]]]
 ) -> bool:
     """Say whether two texts are equal but for listed words in the same places."""
-    (before, _), after = _cut(original), _WORD.split(variant)
+    before, _ = _cut(original)
+    after = _WORD.split(variant)
     if len(before) != len(after) or before[::2] != after[::2]:
         return False
     table = listed()
-    words = zip(before[1::2], after[1::2], strict=True)
-    changed = [(a, b) for a, b in words if a != b]
-    return all(b.lower() in table.get(a.lower(), ()) for a, b in changed)
+    for word, other in zip(before[1::2], after[1::2], strict=True):
+        if word != other and other.lower() not in table.get(word.lower(), ()):
+            return False
+    return True
 
 
 @cache
@@ -92,8 +108,11 @@ def _numbers() -> Mapping[str, tuple[str, ...]]:
 
 @cache
 def _spellings() -> Mapping[str, tuple[str, ...]]:
-    pairs = listed_pairs("spellings").items()
-    return {a: (b,) for one, two in pairs for a, b in ((one, two), (two, one))}
+    spellings = {}
+    for one, other in listed_pairs("spellings").items():
+        spellings[one] = (other,)
+        spellings[other] = (one,)
+    return spellings
 
 
 def _listed(listed: Callable[[], Mapping[str, tuple[str, ...]]]) -> OperatorRules:
@@ -116,14 +135,19 @@ class _Phrases(NamedTuple):
 
     def _other(self, found: re.Match[str]) -> str:
         phrase = found[0].lower().replace("\u2019", "'")
-        # A long s is found as an s, and is none: such a phrase stays.
-        return cased_like(self.others[phrase], found[0]) if phrase in self.others else found[0]
+        if phrase not in self.others:  # with a long s, which is found as an s and is none
+            return found[0]
+        return cased_like(self.others[phrase], found[0])
 
 
 @cache
 def _phrases(key: str, *, is_back: bool = False) -> _Phrases:
-    pairs = {a.lower(): b.lower() for a, b in listed_pairs(key).items()}
-    others = {b: a for a, b in pairs.items()} if is_back else pairs
+    others = {}
+    for one, other in listed_pairs(key).items():
+        if is_back:
+            others[other.lower()] = one.lower()
+        else:
+            others[one.lower()] = other.lower()
     words = "|".join(map(re.escape, others)).replace("'", "['\u2019]")
     return _Phrases(others, re.compile(rf"\b(?:{words})\b", re.IGNORECASE))
 

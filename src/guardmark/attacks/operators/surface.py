@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from guardmark.attacks.operators.characters import blend, exchange_table
@@ -14,24 +14,34 @@ if TYPE_CHECKING:
     from guardmark.attacks.contract import Use
 
 _LEET = {"a": "4", "b": "8", "e": "3", "g": "9", "i": "1", "o": "0", "s": "5", "t": "7"}
-_TO_LEET = exchange_table(_LEET | {k.upper(): v for k, v in _LEET.items()})
+_CAPITALS = {letter.upper(): digit for letter, digit in _LEET.items()}
+_TO_LEET = exchange_table(_LEET | _CAPITALS)
 _FROM_LEET = exchange_table({digit: letter for letter, digit in _LEET.items()})
 _MIXED = {
     "a": "4@", "b": "8", "e": "3\u20ac", "g": "9", "i": "1!|", "l": "1|", "o": "0", "s": "5$",
     "t": "7+", "z": "2",
 }  # fmt: skip
-_FROM_MIXED = exchange_table(
-    {image: "i" if letter == "l" else letter for letter, both in _MIXED.items() for image in both}
-    | {"l": "i", "L": "i", "|": "i"}
-)
+
+
+def _from_mixed() -> dict[int, int]:
+    """Map every sign to the letter it may stand for; l and i share theirs."""
+    letters = {}
+    for letter, images in _MIXED.items():
+        for image in images:
+            letters[image] = letter
+    for sign in "1!|lL":
+        letters[sign] = "i"
+    return exchange_table(letters)
+
+
+_FROM_MIXED = _from_mixed()
 _GAPS = ("  ", "   ", "\t", " \t ")
 _MARKS = ",;:.-*~|"
 
 
 def _squeezed(text: str) -> str:
     """Write every run of one character once."""
-    letters = skeleton(text)
-    return letters[:1] + "".join([char for before, char in pairwise(letters) if char != before])
+    return "".join(char for char, _ in groupby(skeleton(text)))
 
 
 def _has_words(text: str) -> bool:
@@ -57,15 +67,14 @@ def _leet(text: str, use: Use) -> str:
 
 
 def _mix_leet(text: str, use: Use) -> str:
-    bound, draws = use.threshold("p"), use.draws(2 * len(text))
-    return "".join(
-        [
-            images[draws[2 * index + 1] % len(images)]
-            if (images := _MIXED.get(char.lower())) and draws[2 * index] < bound
-            else char
-            for index, char in enumerate(text)
-        ]
-    )
+    bound = use.threshold("p")
+    draws = use.draws(2 * len(text))
+    written = list(text)
+    for index, char in enumerate(text):
+        images = _MIXED.get(char.lower())
+        if images is not None and draws[2 * index] < bound:
+            written[index] = images[draws[2 * index + 1] % len(images)]
+    return "".join(written)
 
 
 def _unmixed(text: str) -> str:
@@ -76,14 +85,12 @@ def _unmixed(text: str) -> str:
 def _repeat_letters(text: str, use: Use) -> str:
     bound = use.threshold("p")
     most = use.count("most")
-    return "".join(
-        [
-            char * (1 + draw % most + 1)
-            if draw < bound and char.isalpha() and char.isascii()
-            else char
-            for char, draw in zip(text, use.draws(len(text)), strict=True)
-        ]
-    )
+    written = list(text)
+    for index, draw in enumerate(use.draws(len(text))):
+        char = text[index]
+        if draw < bound and char.isalpha() and char.isascii():
+            written[index] = char * (2 + draw % most)
+    return "".join(written)
 
 
 def _widen_spaces(text: str, use: Use) -> str:
@@ -122,8 +129,10 @@ def _in_middle(text: str, mark: str) -> str:
 
 def _break_lines(text: str, use: Use) -> str:
     """Put a line break in place of every blank, or of some."""
-    words, every = text.split(" "), use.count("every")
-    return "\n".join(" ".join(words[at : at + every]) for at in range(0, len(words), every))
+    words = text.split(" ")
+    every = use.count("every")
+    lines = [" ".join(words[at : at + every]) for at in range(0, len(words), every)]
+    return "\n".join(lines)
 
 
 def _emoji(use: Use) -> str:

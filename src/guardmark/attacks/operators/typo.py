@@ -58,7 +58,9 @@ def _press_neighbour(word: str, draw: int) -> str:
     at = 1 + draw % (len(word) - 2)
     near = NEAR[word[at].lower()]
     key = near[(draw >> 8) % len(near)]
-    return word[:at] + (key.upper() if word[at].isupper() else key) + word[at + 1 :]
+    if word[at].isupper():
+        key = key.upper()
+    return word[:at] + key + word[at + 1 :]
 
 
 def _edit_words(
@@ -74,8 +76,10 @@ def _edit_words(
     draws = use.draws(_RANK.size * len(words))
     ranks = [rank for (rank,) in _RANK.iter_unpack(draws)]
     wanted = max(1, int(share * len(text.split())))
-    for index in sorted(sorted(range(len(words)), key=ranks.__getitem__)[:wanted], reverse=True):
-        (start, end), (draw,) = words[index], _EDIT.unpack_from(draws, _EDIT.size * index)
+    chosen = sorted(range(len(words)), key=ranks.__getitem__)[:wanted]
+    for index in sorted(chosen, reverse=True):  # from the end, so that positions stay
+        start, end = words[index]
+        (draw,) = _EDIT.unpack_from(draws, _EDIT.size * index)
         text = text[:start] + edit(text[start:end], draw) + text[end:]
     return text
 

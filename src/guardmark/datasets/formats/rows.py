@@ -42,8 +42,15 @@ if TYPE_CHECKING:
 
 
 _FACETS: Final = (
-    *("label", "category", "subcategory", "severity", "expected", "technique", "language"),
-    *("variant", "source"),
+    "label",
+    "category",
+    "subcategory",
+    "severity",
+    "expected",
+    "technique",
+    "language",
+    "variant",
+    "source",
 )
 """Fields whose values recur from row to row; each combination is read the long way once."""
 

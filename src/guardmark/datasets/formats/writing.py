@@ -31,8 +31,16 @@ WRITTEN_FORMATS = ("jsonl", "json", "csv", "tsv", "parquet")
 _BATCH = 1_000
 _EXCERPT = 160
 _SAME = (
-    *("category", "subcategory", "severity", "expected", "technique", "language", "variant"),
-    *("group", "crossing", "source"),
+    "category",
+    "subcategory",
+    "severity",
+    "expected",
+    "technique",
+    "language",
+    "variant",
+    "group",
+    "crossing",
+    "source",
 )
 
 

@@ -11,7 +11,7 @@ from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, Score
 from guardmark.core.values import dataclass
 from guardmark.defenses.http.stream import EVENTS, JSON_LINES, read_stream
 from guardmark.defenses.http.values import ScoreScale, findings, is_true
-from guardmark.parsing.actions import says_changed
+from guardmark.parsing.labels import says_changed
 from guardmark.parsing.objects import AmbiguousJson, read_json
 
 if TYPE_CHECKING:

@@ -14,7 +14,9 @@ World = dict[str, Any]
 
 def list_mail(world: World) -> str:
     """List the mail in the inbox: number, sender and subject of each."""
-    rows = [f"{mail['id']}: {mail['from']} - {mail['subject']}" for mail in world["mail"]["inbox"]]
+    rows = []
+    for mail in world["mail"]["inbox"]:
+        rows.append(f"{mail['id']}: {mail['from']} - {mail['subject']}")
     return "\n".join(rows)
 
 
@@ -27,12 +29,11 @@ def read_mail(world: World, mail: str) -> str:
 def search_mail(world: World, words: str) -> str:
     """Find mail whose sender, subject or body holds the words, and show it whole."""
     wanted = words.lower()
-    found = [
-        mail
-        for mail in world["mail"]["inbox"]
-        if wanted in f"{mail['from']} {mail['subject']} {mail['body']}".lower()
-    ]
-    return json.dumps(found, ensure_ascii=False, indent=1) if found else "no mail found"
+    matches = []
+    for mail in world["mail"]["inbox"]:
+        if wanted in f"{mail['from']} {mail['subject']} {mail['body']}".lower():
+            matches.append(mail)
+    return _listed(matches) or "no mail found"
 
 
 def send_mail(world: World, to: str, subject: str, body: str) -> str:
@@ -50,8 +51,8 @@ def delete_mail(world: World, mail: str) -> str:
 
 def list_events(world: World, day: str) -> str:
     """List the events of a day in the calendar."""
-    found = [event for event in world["calendar"] if event["day"] == day]
-    return json.dumps(found, ensure_ascii=False, indent=1) if found else f"nothing on {day}"
+    events = [event for event in world["calendar"] if event["day"] == day]
+    return _listed(events) or f"nothing on {day}"
 
 
 def add_event(world: World, day: str, time: str, title: str) -> str:
@@ -99,8 +100,9 @@ def share_file(world: World, name: str, person: str) -> str:
 def search_shop(world: World, words: str) -> str:
     """Find articles of the shop, with their prices and what buyers wrote."""
     wanted = words.lower()
-    found = [each for each in world["shop"]["articles"] if wanted in each["name"].lower()]
-    return json.dumps(found, ensure_ascii=False, indent=1) if found else "no article found"
+    articles = world["shop"]["articles"]
+    matches = [article for article in articles if wanted in article["name"].lower()]
+    return _listed(matches) or "no article found"
 
 
 def order_article(world: World, article: str, count: int) -> str:
@@ -114,7 +116,7 @@ def read_channel(world: World, channel: str) -> str:
     """Read the messages of a chat channel."""
     if channel not in world["chat"]:
         raise ValueError(f"there is no channel {channel}")
-    return "\n".join(f"{each['from']}: {each['text']}" for each in world["chat"][channel])
+    return "\n".join(f"{message['from']}: {message['text']}" for message in world["chat"][channel])
 
 
 def post_message(world: World, channel: str, text: str) -> str:
@@ -130,6 +132,13 @@ def open_page(world: World, address: str) -> str:
     if address not in world["web"]:
         raise ValueError(f"there is no page {address}")
     return str(world["web"][address])
+
+
+def _listed(rows: list[dict[str, Any]]) -> str:
+    """Write rows as JSON; nothing where there are none."""
+    if not rows:
+        return ""
+    return json.dumps(rows, ensure_ascii=False, indent=1)
 
 
 def _by(rows: list[dict[str, Any]], key: str, value: str, what: str) -> dict[str, Any]:
