@@ -15,7 +15,7 @@ from guardmark.core.errors import IncomparableRuns
 from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
-    from guardmark.attacks.contract import OperatorChain
+    from guardmark.attacks.contract import Operator, OperatorChain
 
 BATTERY_VERSION = "guardmark-attack-3"
 """The fixed list that is used unless an older one is asked for; the figure to quote names it."""
@@ -36,13 +36,21 @@ AttackerLock = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
-    """What a measurement's lock says beside the battery."""
+    """What a measurement's lock says beside the battery.
+
+    Attributes:
+        battery: Version of the battery.
+        attacker: What is locked of an attacker model.
+        shares_memory: Whether attacks share what worked.
+        seeds: How many seeds the search is repeated with.
+        own: Own operators, each with a hash of its source.
+    """
 
     battery: str = BATTERY_VERSION
     attacker: AttackerLock = ()
     shares_memory: bool = True
     seeds: int = 1
-    own: tuple[tuple[str, str], ...] = ()  # Own operators, each with a hash of its source.
+    own: tuple[tuple[str, str], ...] = ()
 
     @property
     def memory(self) -> str:
@@ -68,15 +76,7 @@ def lock_text(lock: Lock = _USUAL) -> str:
             "chains": [chain.key for chain in battery(lock.battery)],
         },
         "canon": {"version": CANON_VERSION, "tables": tables_digest()},
-        "operators": {
-            each.key: {
-                "family": each.family,
-                "tier": each.tier.value,
-                "parameters": {p.name: list(p.values) for p in each.parameters},
-                "tables": each.table_digest() if each.table_digest is not None else "",
-            }
-            for each in operators()
-        },
+        "operators": {operator.key: _operator_content(operator) for operator in operators()},
         "search": {"memory": lock.memory},
         "unicode": unicodedata.unidata_version,
     }
@@ -87,6 +87,19 @@ def lock_text(lock: Lock = _USUAL) -> str:
     if lock.own:
         content["own operators"] = dict(lock.own)
     return json.dumps(content, indent=1, sort_keys=True) + "\n"
+
+
+def _operator_content(operator: Operator) -> dict[str, object]:
+    """Return what an operator consists of: another value may make other variants."""
+    tables = ""
+    if operator.table_digest is not None:
+        tables = operator.table_digest()
+    return {
+        "family": operator.family,
+        "tier": operator.tier.value,
+        "parameters": {param.name: list(param.values) for param in operator.parameters},
+        "tables": tables,
+    }
 
 
 def lock_digest(lock: Lock = _USUAL) -> str:
@@ -108,20 +121,19 @@ def lock_differences(text: str, lock: Lock = _USUAL) -> tuple[str, ...]:
         return ("an attacker model on one side only",)
     ours = _leaves(json.loads(lock_text(lock)))
     other = _leaves(theirs)
-    return tuple(
-        sorted(path for path in ours.keys() | other.keys() if ours.get(path) != other.get(path))
-    )
+    paths = sorted(ours.keys() | other.keys())
+    return tuple(path for path in paths if ours.get(path) != other.get(path))
 
 
 def _leaves(tree: object, path: str = "") -> dict[str, object]:
     """Flatten a tree of objects to paths and values."""
     if not isinstance(tree, dict) or not tree:
         return {path: tree}
-    return {
-        key: value
-        for name, branch in tree.items()
-        for key, value in _leaves(branch, f"{path}/{name}" if path else str(name)).items()
-    }
+    leaves = {}
+    for name, branch in tree.items():
+        below = f"{path}/{name}" if path else str(name)
+        leaves.update(_leaves(branch, below))
+    return leaves
 
 
 def require_lock(text: str, lock: Lock = _USUAL) -> None:
@@ -137,9 +149,10 @@ def require_lock(text: str, lock: Lock = _USUAL) -> None:
         )
     shown = ", ".join(differences[:SHOWN_DIFFERENCES])
     left = len(differences) - SHOWN_DIFFERENCES
-    more = f" and {left} more" if left > 0 else ""
+    if left > 0:
+        shown += f" and {left} more"
     raise IncomparableRuns(
-        f"The tries were made with another battery: {shown}{more}.\n"
+        f"The tries were made with another battery: {shown}.\n"
         "Resume or replay with the version of guardmark (and Python) and the attacker model that "
         "made them, or start a new run."
     )

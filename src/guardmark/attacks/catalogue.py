@@ -60,7 +60,7 @@ def family(name: str) -> tuple[Operator, ...]:
     """Return the operators of a family."""
     if name not in families():
         raise UnknownName("attack family", name, families())
-    return tuple(each for each in operators() if each.family == name)
+    return tuple(known for known in operators() if known.family == name)
 
 
 def arm(name: str, /, **settings: Value) -> OperatorConfig:
@@ -71,14 +71,15 @@ def arm(name: str, /, **settings: Value) -> OperatorConfig:
 @cache
 def arms(only: tuple[str, ...] | None = None) -> tuple[OperatorConfig, ...]:
     """Return every operator at every listed value of its parameters."""
-    wanted = None if only is None else frozenset(only)
-    return tuple(
-        OperatorConfig(operator=each, settings=tuple(zip(names, values, strict=True)))
-        for each in operators()
-        if wanted is None or each.family in wanted
-        for names in [tuple(parameter.name for parameter in each.parameters)]
-        for values in product(*(parameter.values for parameter in each.parameters))
-    )
+    configs = []
+    for known in operators():
+        if only is not None and known.family not in only:
+            continue
+        names = [parameter.name for parameter in known.parameters]
+        for values in product(*(parameter.values for parameter in known.parameters)):
+            settings = tuple(zip(names, values, strict=True))
+            configs.append(OperatorConfig(operator=known, settings=settings))
+    return tuple(configs)
 
 
 _SHORT_PADDING = (0, 128)  # words; of more, a small budget pays more than it learns
@@ -106,7 +107,8 @@ def parse_arm(key: str, extra: tuple[Operator, ...] = ()) -> OperatorConfig:
     parts = _KEY.fullmatch(key.strip())
     if parts is None:
         raise ConfigError(f"{key!r} is not an operator. Write it as name or name(parameter=value).")
-    known = {one.name: one for one in extra}.get(parts["name"]) or operator(parts["name"])
+    by_name = {own.name: own for own in extra}
+    known = by_name.get(parts["name"]) or operator(parts["name"])
     if parts["version"] is not None and int(parts["version"]) != known.version:
         raise ConfigError(
             f"{key!r} is version {parts['version']} of {known.name}; this installation has "

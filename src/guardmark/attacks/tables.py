@@ -51,7 +51,18 @@ def listed_pairs(key: str, *, table: str = TEXTS) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorRules:
-    """What an operator does: how it rewrites, and how that is undone or proved."""
+    """What an operator does: how it rewrites, and how that is undone or proved.
+
+    Attributes:
+        rewrite: Rewrites a text.
+        restore: The inverse, for a variant and the same use; it raises `ValueError` where there is
+            none.
+        canon: The form in which original and variant are equal, where it is not the usual one.
+        wrap: Puts a text behind what the operator puts before its own.
+        check: Tells whether a table explains the change from one text to the other.
+        domain: Tells whether the operator is proved for a text.
+        table_digest: Hash of the tables behind it.
+    """
 
     rewrite: Callable[[str, Use], str]
     restore: Callable[[str, Use], str] | None = None

@@ -49,14 +49,23 @@ _EDIT: Final = re.compile(r"(\d+):(\d+)>([^;]*)")
 
 @dataclass(frozen=True, slots=True)
 class WordEdit:
-    """A word of a text, and what it becomes."""
+    """A word of a text, and what it becomes.
+
+    Attributes:
+        start: Where the word begins, in characters of the text.
+        end: Where it ends.
+        text: What it becomes.
+        kind: How far it is changed.
+        word: The word in small letters.
+        form: What it becomes, in small letters.
+    """
 
     start: int
     end: int
     text: str
     kind: EditKind
-    word: str = ""  # in small letters
-    form: str = ""  # the text in small letters
+    word: str = ""
+    form: str = ""
 
 
 @lru_cache(maxsize=1024)

@@ -56,7 +56,8 @@ class RemoteModelSettings(Settings):
         """Take the base URL of a preset from its variable: what was called is then stored."""
         if isinstance(given, dict) and not given.get("base_url"):
             usual = PRESETS.get(str(given.get("preset")), ("", "", ""))
-            if url := os.environ.get(usual[2], "").strip():
+            url = os.environ.get(usual[2], "").strip()
+            if url:
                 return {**given, "base_url": url}
         return given
 
@@ -75,20 +76,26 @@ class RemoteModelSettings(Settings):
         self, protocol: _Protocol, name: str, context: BuildContext, options: Mapping[str, Any]
     ) -> Any:
         """Return the model as something that can be asked, an endpoint of `net.chat`."""
-        where, services = context.where or name, context.services
+        where = context.where or name
+        services = context.services
         base = self.base_url or PRESETS[str(self.preset)][0]
         if services is None:
             raise ConfigError(f"{where} calls {self.address}, which is not possible here.")
-        usual = PRESETS[self.preset][1] if self.preset else ""
-        secret = self.api_key or (Secret(env=usual) if usual else None)
-        key = read_secret(secret, f"{where}.api_key", services) if secret else ""
+        secret = self.api_key
+        if not secret and self.preset and PRESETS[self.preset][1]:
+            secret = Secret(env=PRESETS[self.preset][1])
+        headers: dict[str, str] = {}
+        if secret:
+            key = read_secret(secret, f"{where}.api_key", services)
+            if key:
+                headers["Authorization"] = f"Bearer {key}"
         return services.model(
             protocol,
             read_text(base, f"{where}.base_url", services).rstrip("/"),
             model=self.model,
             options=options,
             price=stated_price(context.prices, name, self),
-            secret_headers={"Authorization": f"Bearer {key}"} if key else {},
+            secret_headers=headers,
         )
 
 

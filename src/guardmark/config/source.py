@@ -24,7 +24,12 @@ Keys = tuple[str, ...]  # keys and indices from the top of the file, as text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where each setting stands."""
+    """Where each setting stands.
+
+    Attributes:
+        shown_as: What messages call the file.
+        places: Keys of a setting to its line and column; empty for settings that stand in no file.
+    """
 
     shown_as: str
     places: Mapping[Keys, tuple[int, int]] = field(default_factory=dict)

@@ -92,7 +92,12 @@ class PassedDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolList:
-    """The tools as they come through a guard on the way, and what it did to those that are new."""
+    """The tools as they come through a guard on the way, and what it did to those that are new.
+
+    Attributes:
+        tools: What an agent is told of.
+        passed: What a guard did to definitions on the way.
+    """
 
     tools: tuple[ToolDefinition, ...]
     passed: tuple[PassedDefinition, ...] = ()
@@ -174,7 +179,12 @@ class Agent(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldCheck:
-    """What the check of a world found; None of what nobody can know, as in a stored run."""
+    """What the check of a world found; None of what nobody can know, as in a stored run.
+
+    Attributes:
+        task_done: Whether what the user wants is done; None where that cannot be known.
+        injection_done: Whether what the attacker wants is done; None where there is no injection.
+    """
 
     task_done: bool | None
     injection_done: bool | None = None

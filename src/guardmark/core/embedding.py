@@ -18,7 +18,16 @@ Vector = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingAnswer:
-    """What came back from a call: one vector for each text, in order, or why there is none."""
+    """What came back from a call: one vector for each text, in order, or why there is none.
+
+    Attributes:
+        vectors: One for each text, in order; None where there are none.
+        usage: What the call used, where that is known.
+        error_kind: What failed, or None.
+        message: What is wrong, or empty.
+        attempts: The requests that were sent, where any failed.
+        service_ns: The time that the service took.
+    """
 
     vectors: tuple[Vector, ...] | None
     usage: Usage | None = None

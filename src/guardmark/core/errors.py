@@ -46,12 +46,16 @@ class BadSettings(ConfigError):
     """Settings that proved wrong when their part was built, each with its place below the part."""
 
     def __init__(self, mistakes: Iterable[tuple[tuple[str, ...], str]]) -> None:
-        listed = tuple(mistakes)
-        left = len(listed) - _MOST_MISTAKES
-        self.mistakes = listed[:_MOST_MISTAKES]
-        self.more = (f"... and {left:,} more.",) if left > 0 else ()
-        lines = [f"{'.'.join(path)}: {message}" if path else message for path, message in listed]
-        super().__init__("\n".join([*lines[:_MOST_MISTAKES], *self.more]))
+        every = tuple(mistakes)
+        self.mistakes = every[:_MOST_MISTAKES]
+        self.more: tuple[str, ...] = ()
+        left = len(every) - _MOST_MISTAKES
+        if left > 0:
+            self.more = (f"... and {left:,} more.",)
+        lines = []
+        for path, message in self.mistakes:
+            lines.append(f"{'.'.join(path)}: {message}" if path else message)
+        super().__init__("\n".join([*lines, *self.more]))
 
 
 class UnknownName(ConfigError):
@@ -116,25 +120,32 @@ class BudgetReached(GuardmarkError):
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a hint with the nearest known name, or nothing."""
     near = get_close_matches(name, sorted(known), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    if not near:
+        return ""
+    return f" Did you mean {near[0]!r}?"
 
 
 def as_word(name: str) -> str:
     """Return a name as it stands in a line of ours: quoted where it cannot be printed."""
-    return name if name.isprintable() else repr(name)
+    if name.isprintable():
+        return name
+    return repr(name)
 
 
 def listed(names: Iterable[str]) -> str:
     """Return names sorted and joined by commas, or the word none."""
-    ordered = [*map(as_word, sorted(names))]
-    if left := len(ordered[_MOST_LISTED:]):
+    ordered = list(map(as_word, sorted(names)))
+    left = len(ordered) - _MOST_LISTED
+    if left > 0:
         return f"{', '.join(ordered[:_MOST_LISTED])} and {left:,} more"
     return ", ".join(ordered) or "none"
 
 
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun in the plural where it needs one."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun}s"
 
 
 @contextmanager

@@ -98,7 +98,13 @@ class Image:
 
 
 class ToolCall(NamedTuple):
-    """A call of a tool that an assistant asks for; its arguments are JSON, as text."""
+    """A call of a tool that an assistant asks for; its arguments are JSON, as text.
+
+    Attributes:
+        id: What the result names the call by.
+        name: The tool.
+        arguments: JSON, as text.
+    """
 
     id: str
     name: str
@@ -150,34 +156,54 @@ class Message:
         """Everything in it that is text: what it says, and which tools it calls."""
         if not self.calls:
             return self.content
-        calls = [f"{each.name}({each.arguments})" for each in self.calls]
-        return "\n".join([self.content, *calls] if self.content else calls)
+        lines = [f"{call.name}({call.arguments})" for call in self.calls]
+        if self.content:
+            lines.insert(0, self.content)
+        return "\n".join(lines)
 
     @property
     def form(self) -> list[Any]:
         """What it says, as JSON values: an image by its hash, and nothing for what it has not."""
-        images = [[each.sha256, each.media_type] for each in self.images]
-        more = {"images": images, "calls": self.calls, "answers": self.answers}
-        more = {name: value for name, value in more.items() if value}
-        return [self.role.value, self.content, *([more] if more else ())]
+        form: list[Any] = [self.role.value, self.content]
+        more: dict[str, Any] = {}
+        if self.images:
+            more["images"] = [[image.sha256, image.media_type] for image in self.images]
+        if self.calls:
+            more["calls"] = self.calls
+        if self.answers:
+            more["answers"] = self.answers
+        if more:
+            form.append(more)
+        return form
 
     def parts(self) -> str | list[dict[str, Any]]:
         """Return its content as chat services take it, with the bytes of images."""
         if not self.images:
             return self.content
-        urls = [f"data:{i.media_type};base64,{b64encode(i.read()).decode()}" for i in self.images]
-        words = [{"type": "text", "text": self.content}] if self.content else []
-        return [*words, *({"type": "image_url", "image_url": {"url": url}} for url in urls)]
+        parts: list[dict[str, Any]] = []
+        if self.content:
+            parts.append({"type": "text", "text": self.content})
+        for image in self.images:
+            url = f"data:{image.media_type};base64,{b64encode(image.read()).decode()}"
+            parts.append({"type": "image_url", "image_url": {"url": url}})
+        return parts
 
     def chat(self, role: str) -> dict[str, Any]:
         """Return it as chat services take it, under a role that they know."""
         sent: dict[str, Any] = {"role": role, "content": self.parts()}
         if self.calls:
             sent["tool_calls"] = [
-                {"id": i, "type": "function", "function": {"name": name, "arguments": arguments}}
-                for i, name, arguments in self.calls
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
+                for call in self.calls
             ]
-        return sent | {"role": "tool", "tool_call_id": self.answers} if self.answers else sent
+        if self.answers:
+            sent["role"] = "tool"
+            sent["tool_call_id"] = self.answers
+        return sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,9 +257,10 @@ class Prompt:
     @property
     def form(self) -> list[Any]:
         """What it says, as JSON values; nothing is said of tools where there are none."""
-        form: list[Any] = [[m.form for m in self.messages], self.under_test % len(self.messages)]
+        messages = [message.form for message in self.messages]
+        form: list[Any] = [messages, self.under_test % len(messages)]
         if self.tools:
-            form.append([[each.name, each.description, each.parameters] for each in self.tools])
+            form.append([[tool.name, tool.description, tool.parameters] for tool in self.tools])
         return form
 
     def with_text(self, text: str, *images: Image) -> Prompt:
@@ -259,8 +286,10 @@ class Prompt:
         if under_test in at:
             tested = at.index(under_test)
         else:
-            users = [n for n, message in enumerate(kept) if message.role is Role.USER]
-            tested = users[-1] if users else len(kept) - 1
+            tested = len(kept) - 1
+            for index, message in enumerate(kept):
+                if message.role is Role.USER:
+                    tested = index
         return replace(self, messages=kept, under_test=tested)
 
     def shown(self, view: View, *, beside_images: bool = False) -> str | None:
@@ -274,13 +303,13 @@ class Prompt:
         seen = [message for message in self.messages[start:] if message.role in roles]
         if not seen or (any(message.images for message in seen) and not beside_images):
             return None
-        if view is View.CONVERSATION:
-            said = [f"{m.role.value}: {m.words}" for m in seen]
-            if self.tools:
-                offered = [f"{tool.name}: {tool.description}" for tool in self.tools]
-                said.insert(0, "\n".join(["tools:", *offered]))
-            return "\n\n".join(said)
-        return "\n\n".join(m.words for m in seen)
+        if view is not View.CONVERSATION:
+            return "\n\n".join(message.words for message in seen)
+        parts = [f"{message.role.value}: {message.words}" for message in seen]
+        if self.tools:
+            offered = [f"{tool.name}: {tool.description}" for tool in self.tools]
+            parts.insert(0, "\n".join(["tools:", *offered]))
+        return "\n\n".join(parts)
 
     def digest(self) -> bytes:
         """Return the content hash of the prompt."""
@@ -291,7 +320,13 @@ class Prompt:
 
 
 class MarkedSpan(NamedTuple):
-    """Characters of the text under test that must not survive a guard that masks."""
+    """Characters of the text under test that must not survive a guard that masks.
+
+    Attributes:
+        start: Where it begins, in characters.
+        end: Where it ends; the character there is not part of it.
+        kind: What it is, such as a name or a number.
+    """
 
     start: int
     end: int

@@ -14,7 +14,14 @@ _FOLDER = Path(__file__).with_name("builtin")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltinSet:
-    """A data set that ships with guardmark."""
+    """A data set that ships with guardmark.
+
+    Attributes:
+        name: What it is called.
+        version: Its version; a changed set is a new version.
+        purpose: What it is for, in a sentence.
+        open_categories: Whether its categories need not be declared.
+    """
 
     name: str
     version: str

@@ -390,14 +390,23 @@ def file_hashes(spec: DatasetSpec) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedData:
-    """Validated data, ready to be iterated as often as asked."""
+    """Validated data, ready to be iterated as often as asked.
+
+    Attributes:
+        manifests: What each file was, in order.
+        count: How many samples there are, those without a label included.
+        taxonomy: The categories, with those that packs brought themselves.
+        warnings: What was kept or left out and deserves a word.
+        stream: The samples, read again each time.
+        unused: Columns that are no field of a sample, by file.
+    """
 
     manifests: tuple[DataManifest, ...]
     count: int
     taxonomy: Taxonomy
     warnings: tuple[str, ...]
     stream: SampleStream
-    unused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # columns, by file
+    unused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

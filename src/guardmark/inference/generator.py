@@ -271,7 +271,13 @@ class LocalChat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draws:
-    """How the answers to several conversations are drawn."""
+    """How the answers to several conversations are drawn.
+
+    Attributes:
+        temperature: Above 0.
+        top_p: The share of the likeliest tokens that are drawn from, in (0, 1].
+        seeds: One for each conversation.
+    """
 
     temperature: float
     top_p: float = 1.0

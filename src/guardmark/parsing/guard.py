@@ -54,7 +54,14 @@ _ALLOW_IN_CAPITALS = re.compile(r"ALLOW(?<!\wALLOW)\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardReading:
-    """What a guard's text says."""
+    """What a guard's text says.
+
+    Attributes:
+        outcome: Allow, block, or malformed.
+        reason: What the guard says of it, or what could not be read.
+        confidence: What stands behind the word, as it is written; or empty.
+        categories: Codes of the categories that it names.
+    """
 
     outcome: Outcome
     reason: str = ""

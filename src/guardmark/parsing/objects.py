@@ -29,7 +29,12 @@ class ParseMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectReading:
-    """An object found in a text."""
+    """An object found in a text.
+
+    Attributes:
+        fields: The members of the object.
+        method: How it was found.
+    """
 
     fields: Mapping[str, object] | None
     method: ParseMethod

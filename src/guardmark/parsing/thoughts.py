@@ -104,12 +104,16 @@ def ends_thoughts(text: str) -> bool:
 def _first_closing(text: str) -> re.Match[str] | None:
     """Find the first closing tag: texts without one are seen to have none at once."""
     folded = text.casefold()
-    starts = [start for tag in _CLOSING_TAGS if (start := folded.find(tag)) >= 0]
+    starts = []
+    for tag in _CLOSING_TAGS:
+        start = folded.find(tag)
+        if start >= 0:
+            starts.append(start)
     if not starts:
         return None
-    # Where folding makes a text longer, places in it are others than in the text.
-    start = min(starts) if len(folded) == len(text) else 0
-    return _CLOSING.first.search(text, start)
+    if len(folded) != len(text):  # folding made it longer: its positions are others
+        return _CLOSING.first.search(text)
+    return _CLOSING.first.search(text, min(starts))
 
 
 def _end_of_last(mark: _Mark, text: str) -> int:

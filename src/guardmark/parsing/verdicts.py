@@ -46,14 +46,22 @@ _ESCAPED_LETTER: Final = re.compile(r"\\u00([4-7][0-9a-f])", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictReading:
-    """What a judge's text says."""
+    """What a judge's text says.
+
+    Attributes:
+        label: The verdict; malformed where none can be read.
+        answer_mode: How the model met the request, or None.
+        reasons: Why, in the judge's words.
+        method: How the verdict was found.
+        is_alone: Whether the verdict was all that the judge said, so that nothing in it is a
+            quotation.
+    """
 
     label: VerdictLabel
     answer_mode: AnswerMode | None
     reasons: tuple[str, ...]
     method: ParseMethod
     is_alone: bool = False
-    """Whether the verdict was all that the judge said, so that nothing in it is a quotation."""
 
 
 def verdict_key(seed: int, material: str) -> str:

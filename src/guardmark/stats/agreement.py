@@ -241,7 +241,9 @@ def _kappa_error(share: Floats, *, kappa: float, trials: int) -> float:
     differing = (1 - kappa) ** 2 * float(np.sum(off * (columns[:, None] + rows) ** 2))
     centre = (kappa - chance * (1 - kappa)) ** 2
     variance = (agreeing + differing - centre) / (1 - chance) ** 2 / trials
-    return math.sqrt(variance) if variance > 1e-16 else 0.0
+    if variance <= 1e-16:
+        return 0.0
+    return math.sqrt(variance)
 
 
 def _tabulate_pairs(
@@ -250,27 +252,34 @@ def _tabulate_pairs(
     """Return one square table per group with pairs, shape (groups, c, c)."""
     require_equal_lengths(first=len(first), second=len(second))
     codes = group_column(groups, len(first))
-    used = [i for i in range(len(first)) if not (_is_gap(first[i]) or _is_gap(second[i]))]
-    chosen = dict.fromkeys([*(first[i] for i in used), *(second[i] for i in used)])
-    known = {name: number for number, name in enumerate(chosen)}
+    used = []
+    for at, pair in enumerate(zip(first, second, strict=True)):
+        if not any(map(_is_gap, pair)):
+            used.append(at)
+    known: dict[Hashable, int] = {}  # each category with its number
+    rows = [known.setdefault(first[at], len(known)) for at in used]
+    columns = [known.setdefault(second[at], len(known)) for at in used]
     members, of_pair = np.unique(codes[used], return_inverse=True)
     tables = np.zeros((len(members), max(2, len(known)), max(2, len(known))))
-    rows = np.array([known[first[i]] for i in used], dtype=np.int64)
-    columns = np.array([known[second[i]] for i in used], dtype=np.int64)
-    np.add.at(tables, (of_pair, rows, columns), 1)
+    where = (of_pair, np.array(rows, dtype=np.int64), np.array(columns, dtype=np.int64))
+    np.add.at(tables, where, 1)
     return tables
 
 
 def _tabulate(ratings: Sequence[Sequence[Hashable]]) -> Floats:
     """Return how often each sample got each category, shape (samples, categories)."""
-    require_equal_lengths(**{f"rater {i + 1}": len(row) for i, row in enumerate(ratings)})
-    given = dict.fromkeys(rating for row in ratings for rating in row if not _is_gap(rating))
-    known = {name: number for number, name in enumerate(given)}
-    counts = np.zeros((len(ratings[0]) if ratings else 0, len(known)))
+    lengths = {f"rater {number}": len(row) for number, row in enumerate(ratings, start=1)}
+    require_equal_lengths(**lengths)
+    known: dict[Hashable, int] = {}  # each category with its number
+    given = []
     for row in ratings:
         for sample, rating in enumerate(row):
             if not _is_gap(rating):
-                counts[sample, known[rating]] += 1
+                given.append((sample, known.setdefault(rating, len(known))))
+    samples = max(lengths.values(), default=0)
+    counts = np.zeros((samples, len(known)))
+    for sample, category in given:
+        counts[sample, category] += 1
     return counts
 
 

@@ -20,21 +20,36 @@ _SPARE: Final = 8  # marks cost a byte each, the keys eight
 
 
 class Counts(NamedTuple):
-    """Trials with the property, and all eligible trials."""
+    """Trials with the property, and all eligible trials.
+
+    Attributes:
+        successes: Trials with the property, within `trials`.
+        trials: Eligible trials, at least 0.
+    """
 
     successes: int
     trials: int
 
 
 class GroupCounts(NamedTuple):
-    """Events and rows of each group, shape (groups,); each has rows once empty ones are dropped."""
+    """Events and rows of each group, shape (groups,); each has rows once empty ones are dropped.
+
+    Attributes:
+        successes: Per group, shape (k,), each within its size.
+        sizes: Rows per group, shape (k,), each at least 1.
+    """
 
     successes: Ints
     sizes: Ints
 
 
 class ScoredSamples(NamedTuple):
-    """Whether each sample is an attack, and its finite score; both of shape (n,)."""
+    """Whether each sample is an attack, and its finite score; both of shape (n,).
+
+    Attributes:
+        attack: Whether each sample is an attack, shape (n,).
+        score: Its score, shape (n,).
+    """
 
     attack: Flags
     score: Floats
@@ -102,7 +117,9 @@ def require_group_counts(successes: ArrayLike, sizes: ArrayLike) -> GroupCounts:
             f"successes must not exceed sizes: group {group} has {events[group]} of {rows[group]}"
         )
     used = rows > 0
-    return GroupCounts(*(each if used.all() else each.compress(used) for each in (events, rows)))
+    if used.all():
+        return GroupCounts(events, rows)
+    return GroupCounts(events.compress(used), rows.compress(used))
 
 
 def require_tries(tries: ArrayLike, successes: ArrayLike) -> tuple[Ints, Ints]:

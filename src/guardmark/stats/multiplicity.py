@@ -80,21 +80,31 @@ def tier_letters(count: int, different: Iterable[tuple[int, int]]) -> list[str]:
 
     Source: Piepho (2004), doi:10.1198/1061860043515 (compact letter display, insert and absorb).
     """
-    groups = [frozenset(range(count))] if count else []
+    groups: list[frozenset[int]] = []
+    if count:
+        groups.append(frozenset(range(count)))
     for pair in different:
         if len(set(pair)) < 2 or not all(0 <= position < count for position in pair):
             raise ValueError(f"different must hold two positions in 0..{count - 1}, got {pair}")
-        kept = [group for group in groups if not group.issuperset(pair)]
-        halves = [group - {one} for group in groups if group.issuperset(pair) for one in pair]
-        groups = kept + [half for half in halves if not any(half <= other for other in kept)]
-    tiers = sorted(map(sorted, groups))
-    names = [
-        ascii_lowercase[n] if n < len(ascii_lowercase) else f"({n + 1})" for n in range(len(tiers))
-    ]
-    return [
-        "".join(name for name, group in zip(names, tiers, strict=True) if position in group)
-        for position in range(count)
-    ]
+        groups = _parted(groups, pair)
+    letters = [""] * count
+    for number, group in enumerate(sorted(map(sorted, groups))):
+        letter = f"({number + 1})"
+        if number < len(ascii_lowercase):
+            letter = ascii_lowercase[number]
+        for position in group:
+            letters[position] += letter
+    return letters
+
+
+def _parted(groups: Sequence[frozenset[int]], pair: tuple[int, int]) -> list[frozenset[int]]:
+    """Split every group that holds both of a pair; a half within another group is dropped."""
+    kept = [group for group in groups if not group.issuperset(pair)]
+    halves = []
+    for group in groups:
+        if group.issuperset(pair):
+            halves += [group - {pair[0]}, group - {pair[1]}]
+    return kept + [half for half in halves if not any(half <= other for other in kept)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

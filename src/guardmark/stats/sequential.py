@@ -227,23 +227,31 @@ def _likelihood_set(successes: int, trials: int, floor: float) -> tuple[float, f
     failures = trials - successes
 
     def is_inside(rate: float) -> bool:
-        total = successes * math.log(rate) if successes else 0.0
-        total += failures * math.log1p(-rate) if failures else 0.0
+        total = 0.0
+        if successes:
+            total += successes * math.log(rate)
+        if failures:
+            total += failures * math.log1p(-rate)
         return total > floor
 
     best = successes / trials
-    low = 0.0 if not successes else _border(0.0, best, is_inside)
-    high = 1.0 if not failures else _border(1.0, best, is_inside)
+    low, high = 0.0, 1.0
+    if successes:
+        low = _border(0.0, best, is_inside)
+    if failures:
+        high = _border(1.0, best, is_inside)
     return low, high
 
 
 def _border(outside: float, inside: float, is_inside: Callable[[float], bool]) -> float:
     """Halve the gap between a value that is out and one that is in, to the last bit."""
-    while (middle := (outside + inside) / 2) not in {outside, inside}:
+    middle = (outside + inside) / 2
+    while middle not in {outside, inside}:
         if is_inside(middle):
             inside = middle
         else:
             outside = middle
+        middle = (outside + inside) / 2
     return inside
 
 
@@ -269,4 +277,6 @@ def _lower_limit(values: Floats, rows: Floats, bets: Floats, *, alpha: float) ->
         capital = np.cumsum(np.log1p(np.minimum(bets, 0.5 / rate) * (values - rate * rows)))
         return bool(capital.max() < wall)
 
-    return 0.0 if is_possible(sys.float_info.epsilon) else _border(0.0, 1.0, is_possible)
+    if is_possible(sys.float_info.epsilon):
+        return 0.0
+    return _border(0.0, 1.0, is_possible)

@@ -24,11 +24,17 @@ _HALVINGS = 50
 
 
 class LookBounds(NamedTuple):
-    """What a look decides, of so many trials."""
+    """What a look decides, of so many trials.
 
-    trials: int  # Trials that all looks up to this one cover.
-    low: int  # Most successes with which the rate is shown to be below the limit; -1: none are.
-    high: int  # Fewest successes with which it is shown not to be; above `trials`: none are.
+    Attributes:
+        trials: Trials that all looks up to this one cover.
+        low: Most successes with which the rate is shown to be below the limit; -1: none are.
+        high: Fewest successes with which it is shown not to be; above `trials`: none are.
+    """
+
+    trials: int
+    low: int
+    high: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,23 +91,27 @@ def median_unbiased(
 
     def below(rate: float) -> float:
         """Return the chance of a lower ending, and half of that of this one."""
-        ended = [
-            (at_rate(each.low, each.trials, rate), at_rate(each.high, each.trials, rate))
-            for each in endings
-        ]
-        low, high = ended[-1]
+        lower = higher = 0.0  # of the looks before the last
+        for ending in endings[:-1]:
+            lower += float(at_rate(ending.low, ending.trials, rate).sum())
+            higher += float(at_rate(ending.high, ending.trials, rate).sum())
+        ending = endings[-1]
+        low = at_rate(ending.low, ending.trials, rate)
+        high = at_rate(ending.high, ending.trials, rate)
         if seen <= last.low or low[seen] > 0.0:
-            return sum(float(each.sum()) for each, _ in ended[:-1]) + _half_below(low, seen)
+            return lower + _half_below(low, seen)
         if seen >= last.high or high[seen] > 0.0:
-            higher = sum(float(each.sum()) for _, each in ended[:-1])
             return 1.0 - higher - _half_below(high[::-1], len(high) - 1 - seen)
         rest = at_rate(still_open, last.trials, rate)
-        return sum(float(each.sum()) for each, _ in ended) + _half_below(rest, seen)
+        return lower + float(low.sum()) + _half_below(rest, seen)
 
     low, high = lowest, highest
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
-        low, high = (middle, high) if below(middle) > 0.5 else (low, middle)
+        if below(middle) > 0.5:
+            low = middle
+        else:
+            high = middle
     return (low + high) / 2.0
 
 
@@ -118,7 +128,9 @@ def _endings(
     for number, look in enumerate(looks):
         step = _binomial(look.trials - before, rate)
         before = look.trials
-        still_open, low, high = (np.convolve(each, step) for each in (still_open, low, high))
+        still_open = np.convolve(still_open, step)
+        low = np.convolve(low, step)
+        high = np.convolve(high, step)
         count = np.arange(look.trials + 1)
         is_low, is_high = count <= look.low, count >= look.high
         low = low + np.where(is_low, still_open, 0.0)

@@ -41,11 +41,17 @@ _OF_PART: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facet:
-    """One property of samples, as codes that take room only while they are looked at."""
+    """One property of samples, as codes that take room only while they are looked at.
+
+    Attributes:
+        names: The words, each at its code.
+        table: The code of each place, such as each kind of sample.
+        places: The place of each sample; None where a place is a sample.
+    """
 
     names: Sequence[str]
-    table: NDArray[np.int32]  # of each place, such as what samples have in common
-    places: NDArray[np.integer] | None = None  # of each sample; None: a place is a sample
+    table: NDArray[np.int32]
+    places: NDArray[np.integer] | None = None
 
     @property
     def codes(self) -> NDArray[np.int32]:
@@ -85,7 +91,21 @@ class SampleColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordColumns:
-    """All records of one defense, stage and layer, by repeat, then sample."""
+    """All records of one defense, stage and layer, by repeat, then sample.
+
+    Attributes:
+        defense: The defense.
+        stage: The stage.
+        layer: The layer.
+        sample: Position of the sample, shape (n,), as the rest.
+        repeat: Number of the repeat, from 0.
+        outcome: Code of the outcome.
+        score: The score, or NaN.
+        latency_ns: The time it took, or -1 where it was not measured.
+        error_kind: Code of what failed, or -1.
+        answer_mode: Code of the answer mode, or -1.
+        flags: Bits, `FLAG_...` of the schema.
+    """
 
     defense: str
     stage: Stage
@@ -418,7 +438,15 @@ class PackedStrings(Sequence[str]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageColumns:
-    """Tokens and money of the calls that reported any."""
+    """Tokens and money of the calls that reported any.
+
+    Attributes:
+        sample: Position of the sample, shape (n,), as the rest.
+        repeat: Number of the repeat.
+        read: Tokens read, or NaN.
+        written: Tokens written, or NaN.
+        cost: Money, or NaN.
+    """
 
     sample: NDArray[np.int64]
     repeat: NDArray[np.int64]
@@ -455,13 +483,21 @@ def usage_columns(reader: RecordReader, defense: str) -> UsageColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingColumns:
-    """What the answers of a defense say of one native category, by repeat, then sample."""
+    """What the answers of a defense say of one native category, by repeat, then sample.
+
+    Attributes:
+        name: The category, in the defense's own words.
+        sample: Position of the sample, shape (n,), as the rest.
+        repeat: Number of the repeat.
+        flagged: 1 or 0; -1 where the category is only scored.
+        score: The score, or NaN.
+    """
 
     name: str
     sample: NDArray[np.int64]
     repeat: NDArray[np.int64]
-    flagged: NDArray[np.int8]  # 1 or 0; -1 where it is only scored
-    score: NDArray[np.float64]  # nan where there is none
+    flagged: NDArray[np.int8]
+    score: NDArray[np.float64]
 
 
 def holds_findings(reader: RecordReader) -> bool:

@@ -201,7 +201,7 @@ class RecordWriter(AbstractContextManager["RecordWriter", None]):
     def flush(self) -> None:
         """Commit everything taken so far, as one link of the hash chain."""
         parts = [part for _, part in sorted(self._parts.items()) if part.waiting]
-        tries = [each for _, each in sorted(self._tries.items()) if each.waiting]
+        tries = [batch for _, batch in sorted(self._tries.items()) if batch.waiting]
         batches: list[RecordBatch | TryBatch] = [*parts, *tries]
         if not batches:
             return
@@ -209,8 +209,10 @@ class RecordWriter(AbstractContextManager["RecordWriter", None]):
             batch.sort()
         fresh = self._shared_evidence.fresh
         content: list[object] = [self._content(part) for part in parts]
-        content += [fresh] if fresh else []
-        content += [("tries", *map(self._content_of_tries, tries))] if tries else []
+        if fresh:
+            content.append(fresh)
+        if tries:
+            content.append(("tries", *map(self._content_of_tries, tries)))
         if not self._head:
             self._head = integrity.genesis(self.connection)
         head = integrity.link(self._head, content)

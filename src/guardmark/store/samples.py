@@ -52,7 +52,14 @@ SampleRow = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Some samples, as three parallel lists: what the engine needs and no more."""
+    """Some samples, as three parallel lists: what the engine needs and no more.
+
+    Attributes:
+        positions: Of each sample in the data.
+        attacks: Whether each is an attack.
+        prompts: What each says.
+        has_images: Whether any shows an image.
+    """
 
     positions: list[int]
     attacks: list[bool]
@@ -337,14 +344,22 @@ class PlainSample(NamedTuple):
     """A sample of one user message that needs no prompt before it is stored.
 
     A tuple, since a run of a million samples makes a million of them and lets each go at once.
+
+    Attributes:
+        id: Its id.
+        kind: What it has in common with others.
+        group: What it was derived from, or None where it stands alone.
+        text: Its text, valid Unicode.
+        digest: Content hash, as `Prompt.digest` gives it.
+        rest: Whatever else is known of it, as `rest_of` writes it.
     """
 
     id: str
     kind: Kind
-    group: str | None  # what it was derived from, or None when it stands alone
-    text: str  # valid Unicode
-    digest: bytes  # as `Prompt.digest` gives it
-    rest: str | None  # whatever else is known of it, as `rest_of` writes it
+    group: str | None
+    text: str
+    digest: bytes
+    rest: str | None
 
 
 def kind_of(sample: Sample) -> Kind:

@@ -48,28 +48,57 @@ Row = tuple[Any, ...]
 
 
 class TrySubject(NamedTuple):
-    """What a try is about."""
+    """What a try is about.
 
-    account: str  # who pays
+    Attributes:
+        account: Who pays for it.
+        round: In which part of the search it was made.
+        digest: Hash of the text, or of the question to a model.
+        chain: Operators used, empty for the text as it is; None where there are none.
+        tier: Proved tier, empty where a pass is no bypass; None without a text.
+        size: Characters of the text, where that is kept.
+        decoded: Whether the shipped decoders read it; None where nobody looked.
+        resend_of: Number of the try whose text is sent again.
+        details: What else is known, as JSON values.
+    """
+
+    account: str
     round: str
-    digest: str  # hash of the text, or of the question to a model
-    chain: str | None = None  # operators used, empty for the text as it is; None without any
-    tier: str | None = None  # proved tier, empty where a pass is no bypass; None without a text
-    size: int | None = None  # characters of the text, where that is kept
-    decoded: bool | None = None  # whether the shipped decoders read it; None where nobody looked
-    resend_of: int | None = None  # number of the try whose text is sent again
-    details: Mapping[str, object] = MappingProxyType({})  # what else is said, as JSON values
+    digest: str
+    chain: str | None = None
+    tier: str | None = None
+    size: int | None = None
+    decoded: bool | None = None
+    resend_of: int | None = None
+    details: Mapping[str, object] = MappingProxyType({})
 
 
 class TryRecord(NamedTuple):
-    """One try, as it is stored; the fields from `outcome` to `evidence` are those of a `Record`."""
+    """One try, as it is stored; the fields from `outcome` to `evidence` are those of a `Record`.
+
+    Attributes:
+        defense: Whom it went to.
+        layer: Arm and seed, or which model was asked.
+        sample: Position of the sample.
+        number: Which try at the sample in this layer, from 0.
+        subject: What it is about.
+        is_free: Whether nothing was called for it.
+        outcome: The word of its outcome.
+        score: The score, or None.
+        score_kind: What the score means.
+        error_kind: What failed, or None.
+        answer_mode: How a model answered, or None.
+        latency_ns: The time it took, or None.
+        evidence: What stands behind it, or None.
+        is_confirmed: Whether the pass held when it was sent again; None where it was not.
+    """
 
     defense: str
-    layer: str  # arm and seed, or whom a question went to
+    layer: str
     sample: int
-    number: int  # which try at the sample in this layer, from 0
+    number: int
     subject: TrySubject
-    is_free: bool  # whether nothing was called for it
+    is_free: bool
     outcome: str
     score: float | None
     score_kind: ScoreKind
@@ -77,7 +106,7 @@ class TryRecord(NamedTuple):
     answer_mode: AnswerMode | None
     latency_ns: int | None
     evidence: Evidence | None
-    is_confirmed: bool | None = None  # whether the pass held when sent again; None where it wasn't
+    is_confirmed: bool | None = None
 
     @property
     def usage(self) -> Usage | None:

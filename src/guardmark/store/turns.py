@@ -18,7 +18,14 @@ _BY_TURN: Final = ("each", "both")
 
 
 class StoredTurn(NamedTuple):
-    """A sample that is a turn: its position, its conversation, its number, and of how many."""
+    """A sample that is a turn: its position, its conversation, its number, and of how many.
+
+    Attributes:
+        position: Of the sample.
+        conversation: Id of its conversation.
+        turn: Its number, from 1.
+        turns: How many turns of the conversation are asked about.
+    """
 
     position: int
     conversation: str
@@ -28,7 +35,12 @@ class StoredTurn(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTalks:
-    """The turns of a run by position, and the joined message of conversations that have one."""
+    """The turns of a run by position, and the joined message of conversations that have one.
+
+    Attributes:
+        turns: The turns, by position.
+        joined: Conversation to the position of the message that joins its turns.
+    """
 
     turns: list[StoredTurn] = field(default_factory=list)
     joined: dict[str, int] = field(default_factory=dict)

@@ -10,7 +10,7 @@ import json
 import re
 import secrets
 from contextlib import aclosing
-from dataclasses import field
+from dataclasses import field, replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -158,18 +158,18 @@ class ProxiedWorld:
         try:
             await self._start()
             async with asyncio.timeout(self.proxy.timeout_s):
-                told = await self._ask_tools()
+                listed = await self._ask_tools()
         except TimeoutError:
             return self._unlisted("error", f"no list within {self.proxy.timeout_s:g} s")
         except ProxyFault as fault:
             return self._unlisted(fault.action, str(fault))
         passed = []
-        for name in dict.fromkeys((*stated, *told)):
-            sides = stated.get(name), told.get(name)
+        for name in stated | listed:
+            sides = stated.get(name), listed.get(name)
             if self._listed.get(name) != sides:
                 passed.append(self._seen_tool(name, *sides))
             self._listed[name] = sides
-        self._tools = tuple(told.values())
+        self._tools = tuple(listed.values())
         return ToolList(tools=self._tools, passed=tuple(passed))
 
     def _unlisted(self, action: str, reason: str) -> ToolList:
@@ -179,30 +179,34 @@ class ProxiedWorld:
         return ToolList(tools=(), passed=(PassedDefinition(tool="", original="", seen=seen),))
 
     def _seen_tool(
-        self, name: str, stated: ToolDefinition | None, told: ToolDefinition | None
+        self, name: str, stated: ToolDefinition | None, listed: ToolDefinition | None
     ) -> PassedDefinition:
         """Say what a proxy did to a definition that is new, or is not what it was."""
         before = self._listed.get(name)
         action, reason = "allow", ""
-        if told is None:
+        if listed is None:
             action = "block"
         elif stated is None:
             action, reason = "rewrite", "it added the tool"
         elif before is not None and before[0] == stated and before[1] is not None:
             action, reason = "change", "it told another definition in an earlier list"
-        elif told != stated:
+        elif listed != stated:
             action = "rewrite"
-            reason = "with other parameters" if told.description == stated.description else ""
+            if listed.description == stated.description:
+                reason = "with other parameters"
+        original = text = ""
+        if stated is not None:
+            original = stated.description
+        if listed is not None and action != "allow":
+            text = listed.description
         seen = PassedGuard(
             place=Place.TOOL_LIST,
             guard=self.proxy.name,
             action=action,
-            text=told.description if told is not None and action != "allow" else "",
+            text=text,
             reason=reason,
         )
-        return PassedDefinition(
-            tool=name, original="" if stated is None else stated.description, seen=seen
-        )
+        return PassedDefinition(tool=name, original=original, seen=seen)
 
     async def _ask_tools(self) -> dict[str, ToolDefinition]:
         told: dict[str, ToolDefinition] = {}
@@ -241,7 +245,9 @@ class ProxiedWorld:
         took = perf_counter_ns() - start
         self._has_failed = fault is not None
         arrived = self._reached[before:]
-        note = "it asked for approval" if self._asked_approval > approvals else ""
+        note = ""
+        if self._asked_approval > approvals:
+            note = "it asked for approval"
         text, is_error = _text_of(answer)
         return self._told(call, arrived, text, is_error=is_error, fault=fault, took=took, note=note)
 
@@ -259,34 +265,28 @@ class ProxiedWorld:
         """Say what the proxy did: let through, changed, blocked, or failed, and at which place."""
         name = self.proxy.name
         if not arrived:
-            action = fault.action if fault else "block"
-            reason = str(fault) if fault else (note or text[:_QUOTED])
+            action, reason = "block", note or text[:_QUOTED]
+            if fault is not None:
+                action, reason = fault.action, str(fault)
             seen = PassedGuard(
                 place=Place.TOOL_CALL, guard=name, action=action, reason=reason, latency_ns=took
             )
             return ToolResult(text=text, is_error=True, is_kept_back=True, passed=(seen,))
         reached, result = arrived[0]
-        is_same = (reached.name, dict(reached.arguments)) == (call.name, dict(call.arguments))
-        first = PassedGuard(
-            place=Place.TOOL_CALL,
-            guard=name,
-            action="allow" if is_same else "rewrite",
-            text="" if is_same else json.dumps(dict(reached.arguments), ensure_ascii=False),
-            reason=note,
-        )
-        action = "allow"
+        arguments = dict(reached.arguments)
+        first = PassedGuard(place=Place.TOOL_CALL, guard=name, action="allow", reason=note)
+        if reached.name != call.name or arguments != dict(call.arguments):
+            written = json.dumps(arguments, ensure_ascii=False)
+            first = replace(first, action="rewrite", text=written)
+        second = PassedGuard(place=Place.TOOL_RESULT, guard=name, action="allow", latency_ns=took)
         if fault is not None:
-            action = fault.action
+            second = replace(second, action=fault.action, reason=str(fault))
         elif text != result.text:
-            action = "block" if is_error and not result.is_error else "rewrite"
-        second = PassedGuard(
-            place=Place.TOOL_RESULT,
-            guard=name,
-            action=action,
-            text=text if action == "rewrite" else "",
-            reason=str(fault) if fault else "",
-            latency_ns=took,
-        )
+            is_blocked = is_error and not result.is_error
+            if is_blocked:
+                second = replace(second, action="block")
+            else:
+                second = replace(second, action="rewrite", text=text)
         return ToolResult(
             text=text,
             is_error=is_error,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Protocol
 
 from guardmark.core.place import Place
@@ -123,14 +124,18 @@ class AgentSuite(Protocol):
 
 def cases_of(suite: AgentSuite, wordings: Sequence[str], *, only_measurable: bool) -> list[CaseId]:
     """List the cases of a suite: each task alone, then with each injection that it meets."""
-    tasks = [task.id for task in suite.tasks if task.is_measurable or not only_measurable]
-    injections = [each.id for each in suite.injections if each.is_measurable or not only_measurable]
+
+    def chosen(infos: Sequence[TaskInfo | InjectionInfo]) -> list[str]:
+        return [info.id for info in infos if info.is_measurable or not only_measurable]
+
+    tasks = chosen(suite.tasks)
     cases = [CaseId(suite=suite.name, task=task) for task in tasks]
+    pairs = []
+    for task, injection in product(tasks, chosen(suite.injections)):
+        if suite.meets(task, injection):
+            pairs.append((task, injection))
     for wording in wordings:
-        for task in tasks:
-            met = [injection for injection in injections if suite.meets(task, injection)]
-            cases += [
-                CaseId(suite=suite.name, task=task, injection=injection, wording=wording)
-                for injection in met
-            ]
+        for task, injection in pairs:
+            case = CaseId(suite=suite.name, task=task, injection=injection, wording=wording)
+            cases.append(case)
     return cases

@@ -36,7 +36,12 @@ _SHOWN: Final = 9  # files of a repository that a message names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSet:
-    """A data set that lies in the cache: its revision, and its files by their paths at home."""
+    """A data set that lies in the cache: its revision, and its files by their paths at home.
+
+    Attributes:
+        revision: The revision that was fetched.
+        files: The path of each file at home to where it lies here.
+    """
 
     revision: str
     files: Mapping[str, Path]

@@ -23,7 +23,15 @@ UNSTATED = "(not stated)"  # shown where a sample does not say
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """How many samples share one value of a facet."""
+    """How many samples share one value of a facet.
+
+    Attributes:
+        value: The value that the samples share.
+        attacks: How many of them are attacks.
+        benign: How many are benign.
+        groups: How many groups they are in.
+        largest_group: How many samples the largest of these groups has.
+    """
 
     value: str
     attacks: int
@@ -39,7 +47,15 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """How long the texts under test are, in characters."""
+    """How long the texts under test are, in characters.
+
+    Attributes:
+        shortest: Characters of the shortest text.
+        p5: The length below which one in twenty lies.
+        p50: The median.
+        p95: The length below which 19 in 20 lie.
+        longest: Characters of the longest text.
+    """
 
     shortest: int
     p5: int
@@ -50,7 +66,14 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Oddity:
-    """Something unusual about the characters of some texts."""
+    """Something unusual about the characters of some texts.
+
+    Attributes:
+        kind: What is unusual, in a phrase.
+        samples: In how many texts it occurs.
+        is_damage: Whether it shows that a text was damaged, as by a wrong encoding.
+        examples: Ids of the first samples.
+    """
 
     kind: str
     samples: int
@@ -60,7 +83,26 @@ class Oddity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
-    """What a data set consists of."""
+    """What a data set consists of.
+
+    Attributes:
+        total: All samples.
+        attacks: The attacks.
+        benign: The benign samples.
+        categories: Attacks by category.
+        topics: Benign samples by topic.
+        subcategories: Attacks by category and subcategory.
+        severities: Attacks by severity.
+        languages: Samples by language.
+        techniques: Samples by technique.
+        variants: Samples by variant.
+        sources: Samples by source.
+        conversations: How many samples have more than one message.
+        materials: How many have their text under test in a document or a tool's result.
+        images: How many show images.
+        lengths: How long the texts are; None without samples.
+        oddities: Unusual characters, the most frequent kind first.
+    """
 
     total: Count
     attacks: Count

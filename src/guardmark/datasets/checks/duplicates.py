@@ -187,7 +187,14 @@ class Families:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """Two samples of nearly equal text and opposite labels."""
+    """Two samples of nearly equal text and opposite labels.
+
+    Attributes:
+        attack: Id of the attack.
+        benign: Id of the benign sample.
+        similarity: Their Jaccard similarity, in [0, 1].
+        is_same: Whether all of their words are the same.
+    """
 
     attack: str
     benign: str
@@ -197,7 +204,12 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Samples joined by near-duplicates."""
+    """Samples joined by near-duplicates.
+
+    Attributes:
+        ids: The samples, in the order of the data.
+        groups: How many groups they are in.
+    """
 
     ids: tuple[str, ...]
     groups: int
@@ -205,7 +217,16 @@ class Family:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicates:
-    """What a search for duplicates found."""
+    """What a search for duplicates found.
+
+    Attributes:
+        samples: How many samples were searched.
+        threshold: The similarity from which texts count as near-duplicates.
+        copies: Samples whose whole prompt stood before.
+        rewordings: Samples whose words stood before, and whose signs or spaces did not.
+        families: Near-duplicates that span several groups, the largest family first.
+        conflicts: Pairs of opposite labels, the most similar first.
+    """
 
     samples: int
     threshold: float
@@ -222,7 +243,13 @@ class Duplicates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """A sample that was left out because another says the same."""
+    """A sample that was left out because another says the same.
+
+    Attributes:
+        id: The sample.
+        kept: The sample that says the same and stays.
+        similarity: Their similarity, in [0, 1].
+    """
 
     id: str
     kept: str

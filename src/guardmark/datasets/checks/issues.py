@@ -45,7 +45,15 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataIssue:
-    """The answer to one question about a data set."""
+    """The answer to one question about a data set.
+
+    Attributes:
+        aspect: Which question it answers, as one word.
+        status: How it was answered.
+        message: The answer in sentences.
+        details: Single cases, a line each.
+        numbers: The figures behind the answer, by name.
+    """
 
     aspect: str
     status: Status
@@ -73,7 +81,16 @@ _LOPSIDED = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criteria:
-    """What a data set is held against."""
+    """What a data set is held against.
+
+    Attributes:
+        taxonomy: The categories that attacks may have, with their subcategories.
+        half_width: Half the width that the interval of a rate has over so many samples.
+        confidence: Coverage of that interval, in (0, 1).
+        min_per_category: How many samples a category needs.
+        threshold: The similarity from which texts count as near-duplicates.
+        mix: The shares of the deployment; empty where the configuration states none.
+    """
 
     taxonomy: Taxonomy
     half_width: Callable[[float], float]
@@ -85,7 +102,13 @@ class Criteria:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataCheck:
-    """Everything `guardmark data check` says of a data set."""
+    """Everything `guardmark data check` says of a data set.
+
+    Attributes:
+        census: What the data consist of.
+        duplicates: What was found twice.
+        findings: An answer to each question, in a fixed order.
+    """
 
     census: Census
     duplicates: Duplicates

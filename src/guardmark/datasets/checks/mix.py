@@ -28,7 +28,13 @@ _SETTLED = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dimension:
-    """The shares of a deployment along one facet."""
+    """The shares of a deployment along one facet.
+
+    Attributes:
+        name: The facet, one of `DIMENSIONS`.
+        shares: The share of each stated value, in [0, 1].
+        bands: Lowest and highest length of each value of `length`; empty for other facets.
+    """
 
     name: str
     shares: Mapping[str, float]
@@ -60,7 +66,15 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixDistance:
-    """How far the samples of one label are from the deployment along one facet."""
+    """How far the samples of one label are from the deployment along one facet.
+
+    Attributes:
+        dimension: The facet.
+        label: Whose samples are compared.
+        total_variation: Half the sum of the differences of shares, in [0, 1].
+        absent: Stated values that no sample has.
+        absent_share: The share of the deployment that these have.
+    """
 
     dimension: str
     label: Label

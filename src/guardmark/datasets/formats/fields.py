@@ -21,7 +21,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetSpec:
-    """One data set as named by the user."""
+    """One data set as named by the user.
+
+    Attributes:
+        name: What the data set is called.
+        path: The file; of several files the first.
+        shown_as: What messages and the manifest call the file.
+        version: The version that is stated, or empty.
+        format: How the file is read; empty where its name tells.
+        encoding: Of a text that is not UTF-8; else empty.
+        label: The label of every row, where it is stated for the whole file.
+        label_field: The column of the label, where it is not the usual one.
+        labels: Words of the file to `attack` or `benign`.
+        map: Fields of a sample to columns.
+        filter: Fields of rows to the values that are taken.
+        include_variants: The only variants that are taken; empty for all.
+        exclude_variants: Variants that are left out.
+        defaults: What a field is where a row does not state it.
+        open_categories: Whether categories that are not declared are taken.
+        unlabelled: What becomes of rows without a label.
+        turns: What of a conversation is asked about.
+        images: Folder of images, where it is not that of the file.
+        files: Files behind `rows`, by the names that a run notes; empty where `path` is read
+            itself.
+        rows: What yields the rows, where the file is not read as its format says.
+    """
 
     name: str
     path: Path
@@ -38,9 +62,9 @@ class DatasetSpec:
     exclude_variants: frozenset[str] = frozenset()
     defaults: Mapping[str, str] = field(default_factory=dict)
     open_categories: bool = False
-    unlabelled: Literal["refuse", "keep", "leave_out"] = "refuse"  # rows without a label
-    turns: AskedTurns = "last"  # of a conversation: what is asked about
-    images: Path | None = None  # folder of images, where it is not that of the file
+    unlabelled: Literal["refuse", "keep", "leave_out"] = "refuse"
+    turns: AskedTurns = "last"
+    images: Path | None = None
     files: Mapping[str, Path] = field(default_factory=dict)
     rows: Callable[[], Iterator[tuple[int, dict[str, object] | Fault]]] | None = None
 
@@ -67,7 +91,12 @@ ROLE_WORDS = {word: Role(role) for role, of in _WORDS["roles"].items() for word 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldPlan:
-    """Where each field of a sample is found in rows of one shape."""
+    """Where each field of a sample is found in rows of one shape.
+
+    Attributes:
+        paths: Each field of a sample to the dotted path where a row has it.
+        taken: Columns that are read as fields; the others become metadata.
+    """
 
     paths: Mapping[str, str]
     taken: frozenset[str]
@@ -152,7 +181,13 @@ _TELLING_WORD = "hateful"
 
 
 class PackLabel(NamedTuple):
-    """Where the label of an item stands."""
+    """Where the label of an item stands.
+
+    Attributes:
+        value: What stands there; None where nothing tells.
+        source: Which of the rules found it.
+        field: The dotted path of it, or empty.
+    """
 
     value: object
     source: str
@@ -183,7 +218,15 @@ def resolve_label(row: Mapping[str, object]) -> PackLabel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing wrong with one row."""
+    """One thing wrong with one row.
+
+    Attributes:
+        file: The file, as messages call it.
+        row: The row, counted from 1; 0 for the file as a whole.
+        field: The field, or empty.
+        message: What is wrong; `{value}` stands for what the row says.
+        value: What the row says, cut to a length.
+    """
 
     file: str
     row: int

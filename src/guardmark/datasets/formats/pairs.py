@@ -21,7 +21,14 @@ _SHAPE: Final = '{"a": "...", "b": "...", "same": true, "group": "..."}'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledPair:
-    """Two texts and whether somebody says that they ask for the same."""
+    """Two texts and whether somebody says that they ask for the same.
+
+    Attributes:
+        first: One text.
+        second: The other.
+        is_same: Whether both ask for the same.
+        group: Pairs of one group are alike; the first text where none is stated.
+    """
 
     first: str
     second: str
@@ -31,7 +38,13 @@ class LabelledPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairFile:
-    """The pairs of a file."""
+    """The pairs of a file.
+
+    Attributes:
+        name: Name of the file.
+        sha256: Hash of its bytes, in hex.
+        pairs: Its pairs, in order.
+    """
 
     name: str
     sha256: str

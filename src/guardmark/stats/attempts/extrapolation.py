@@ -155,27 +155,36 @@ def extrapolate_success(
     by_group = np.zeros((members, len(cells)))
     np.add.at(by_group, (codes, inverse.reshape(-1)), 1)
     fitted = _fit_both(cells, by_group.sum(axis=0, keepdims=True))
-    seen = [
-        (at, attack_success_at(n, c, k=at, groups=groups, confidence=confidence))
-        for at in (2**power for power in range(int(n.min()).bit_length()))
-    ]
+    seen: dict[int, Ratio] = {}
+    for power in range(int(n.min()).bit_length()):
+        at = 2**power
+        seen[at] = attack_success_at(n, c, k=at, groups=groups, confidence=confidence)
     bands = _bands(cells, by_group, k=k, confidence=confidence, drawing=plan)
     models = []
-    for rate, band, part in zip(rates, bands, fitted, strict=True):
+    for bare_rate, band, part in zip(rates, bands, fitted, strict=True):
         value = _reached(part, k).item()
-        told = replace(rate, value=value, reason="" if band else "a band needs two groups")
         if band:
             own = wilson_limits(value, members, z=two_sided_z(confidence))
-            low, high = min(band.low, own.low), max(band.high, own.high)
-            told = replace(told, low=low, high=high, replicates=plan.replicates)
-        curve = [(_reached(part, at).item(), each) for at, each in seen]
-        fits = all(
-            (each.low or 0.0) <= share <= (1.0 if each.high is None else each.high)
-            for share, each in curve
-        )
+            rate = replace(
+                bare_rate,
+                value=value,
+                low=min(band.low, own.low),
+                high=max(band.high, own.high),
+                replicates=plan.replicates,
+            )
+        else:
+            rate = replace(bare_rate, value=value, reason="a band needs two groups")
+        fits = all(_holds(ratio, _reached(part, at).item()) for at, ratio in seen.items())
         breakable, a, b = part[:, 0].tolist()
-        models.append(FittedModel(rate=told, fits=fits, breakable=breakable, a=a, b=b))
+        models.append(FittedModel(rate=rate, fits=fits, breakable=breakable, a=a, b=b))
     return Extrapolation(beta=models[0], immune=models[1])
+
+
+def _holds(ratio: Ratio, value: float) -> bool:
+    """Tell whether the limits of a rate hold a value; a limit that is undefined rules out none."""
+    is_above = ratio.low is None or ratio.low <= value
+    is_below = ratio.high is None or value <= ratio.high
+    return is_above and is_below
 
 
 def _refusal(n: Ints, c: Ints) -> str:

@@ -13,6 +13,7 @@ unequal length or no part of its whole raises `ValueError`.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from guardmark.core.estimate import Difference
@@ -294,19 +295,29 @@ def estimate_from_table(
     table: PairedTable, limits: Limits | None, *, confidence: float, method: str
 ) -> Difference:
     """Return the difference of a table with its limits, if any, and McNemar's mid-p."""
-    pairs = table.pairs
-    return Difference(
-        value=(table.first_only - table.second_only) / pairs if pairs else None,
-        low=limits.low if limits else None,
-        high=limits.high if limits else None,
+    difference = Difference(
+        value=None,
+        low=None,
+        high=None,
         confidence=confidence,
         method=method,
-        p_value=mcnemar(table.first_only, table.second_only).p_midp if pairs else None,
-        test="mcnemar_midp" if pairs else "",
-        pairs=pairs,
+        p_value=None,
+        test="",
+        pairs=table.pairs,
         first_only=table.first_only,
         second_only=table.second_only,
-        reason="" if pairs else _NO_PAIRS,
+        reason=_NO_PAIRS,
+    )
+    if limits is not None:
+        difference = replace(difference, low=limits.low, high=limits.high)
+    if not table.pairs:
+        return difference
+    return replace(
+        difference,
+        value=(table.first_only - table.second_only) / table.pairs,
+        p_value=mcnemar(table.first_only, table.second_only).p_midp,
+        test="mcnemar_midp",
+        reason="",
     )
 
 
@@ -315,4 +326,6 @@ def standardise(gap: float, variance: float) -> float:
     # Below this the variance is rounding dust of an exact 0.
     if variance > 1e-15:
         return gap / math.sqrt(variance)
-    return 0.0 if abs(gap) < 1e-12 else math.copysign(math.inf, gap)
+    if abs(gap) < 1e-12:
+        return 0.0
+    return math.copysign(math.inf, gap)

@@ -290,21 +290,31 @@ def _add_up(parts: Sequence[_Suite], values: Floats) -> CrossedVariance:
     total = len(values)
     spread = float(values.var()) or 1.0  # of rows that are all alike: it cancels
     variance, above, below = 0.0, 0.0, 0.0
+    first_levels, second_levels, fewer_levels = 0, 0, 0
+    is_constant = True
     for part in parts:
         share = (part.rows / total) ** 2
         variance += share * part.variance(spread)
         seen, squares = part.freedom_terms(spread)
         above += share * seen
         below += share**2 * squares
-    fewest = min(part.fewer for part in parts)
-    freedom = above**2 / below if below > 0.0 else fewest - 1.0
+        first_levels += part.first
+        second_levels += part.second
+        fewer_levels += part.fewer
+        is_constant = is_constant and part.is_constant
+    freedom = min(part.fewer for part in parts) - 1.0
+    if below > 0.0:
+        freedom = max(above**2 / below, freedom)
+    effective_n = min(float(total), spread / variance)
+    if is_constant:
+        variance = 0.0
     return CrossedVariance(
-        variance=0.0 if all(part.is_constant for part in parts) else variance,
-        effective_n=min(float(total), spread / variance),
-        degrees_of_freedom=max(freedom, fewest - 1.0),
-        first_levels=sum(part.first for part in parts),
-        second_levels=sum(part.second for part in parts),
-        fewer_levels=sum(part.fewer for part in parts),
+        variance=variance,
+        effective_n=effective_n,
+        degrees_of_freedom=freedom,
+        first_levels=first_levels,
+        second_levels=second_levels,
+        fewer_levels=fewer_levels,
     )
 
 

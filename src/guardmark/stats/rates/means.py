@@ -50,6 +50,12 @@ class MeanLimits(NamedTuple):
     """Limits of a mean, or None with the reason, and how they were built.
 
     The method is `t`, or `wilson at effective rows`.
+
+    Attributes:
+        low: Lower limit, or None where it is undefined.
+        high: Upper limit, or None.
+        method: Name of the method, as reports print it.
+        reason: Why there are no limits, or empty.
     """
 
     low: float | None

@@ -24,7 +24,12 @@ ONE_GROUP: Final = "one group only: nothing shows how groups differ"
 
 
 class Limits(NamedTuple):
-    """Lower and upper end of an interval."""
+    """Lower and upper end of an interval.
+
+    Attributes:
+        low: The lower limit.
+        high: The upper limit.
+    """
 
     low: float
     high: float

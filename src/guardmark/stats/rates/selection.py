@@ -34,10 +34,15 @@ _GUESSES = 24
 
 
 class SelectedRate(NamedTuple):
-    """The slice that is most likely the highest, and its rate."""
+    """The slice that is most likely the highest, and its rate.
 
-    at: int  # Its place among the counts given.
-    rate: Ratio  # Mean and limits of its posterior.
+    Attributes:
+        at: Its place among the counts given.
+        rate: Mean and limits of its posterior.
+    """
+
+    at: int
+    rate: Ratio
 
 
 def rate_of_chosen(
@@ -79,26 +84,41 @@ def rate_of_chosen(
     doi:10.1198/jasa.2011.tm11181 (selection). Chosen by simulation: docs/decisions/0045 and 0131.
     """
     if is_lowest:
-        mirrored = [replace(each, successes=each.trials - each.successes) for each in counts]
+        mirrored = [replace(count, successes=count.trials - count.successes) for count in counts]
         chosen = rate_of_chosen(
             mirrored, at=at, shares_samples=shares_samples, confidence=confidence
         )
-        return None if chosen is None else SelectedRate(chosen.at, _mirror(chosen.rate))
+        if chosen is None:
+            return None
+        return SelectedRate(chosen.at, _mirror(chosen.rate))
     slices = _Slices.of(counts, confidence)
-    if slices is None or (at is not None and at not in slices.places):
+    if slices is None:
         return None
-    number = int(slices.means.argmax()) if at is None else slices.places.index(at)
+    if at is None:
+        number = int(slices.means.argmax())
+    elif at in slices.places:
+        number = slices.places.index(at)
+    else:
+        return None
     rate = slices.bounded(number) if shares_samples else slices.rate(number)
     return SelectedRate(slices.places[number], rate)
 
 
 def _mirror(rate: Ratio) -> Ratio:
     """Turn the rate of what did not happen into that of what did."""
-    low, value, high = (
-        None if each is None else 1.0 - each for each in (rate.high, rate.value, rate.low)
+    return replace(
+        rate,
+        value=_opposite(rate.value),
+        low=_opposite(rate.high),
+        high=_opposite(rate.low),
+        method=rate.method.replace("highest of", "lowest of"),
     )
-    method = rate.method.replace("highest of", "lowest of")
-    return replace(rate, low=low, value=value, high=high, method=method)
+
+
+def _opposite(rate: float | None) -> float | None:
+    if rate is None:
+        return None
+    return 1.0 - rate
 
 
 class _Slices(NamedTuple):

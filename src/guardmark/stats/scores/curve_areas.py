@@ -168,12 +168,19 @@ def standardise_area(area: Ratio, *, max_fpr: float) -> Ratio:
     Source: McClish (1989), doi:10.1177/0272989X8900900307.
     """
     coin = max_fpr * max_fpr / 2
-    value, low, high = (
-        None if each is None else 0.5 * (1 + (each - coin) / (max_fpr - coin))
-        for each in (area.value, area.low, area.high)
+
+    def standardised(part: float | None) -> float | None:
+        if part is None:
+            return None
+        return 0.5 * (1 + (part - coin) / (max_fpr - coin))
+
+    return replace(
+        area,
+        value=standardised(area.value),
+        low=standardised(area.low),
+        high=standardised(area.high),
+        method=area.method.replace(", raw;", ", McClish;"),
     )
-    method = area.method.replace(", raw;", ", McClish;")
-    return replace(area, value=value, low=low, high=high, method=method)
 
 
 def _partial_parts(rows: _Rows, max_fpr: float) -> Floats:
