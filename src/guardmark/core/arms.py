@@ -34,7 +34,7 @@ class ArmWithout:
 
 def leave_one_out(arms: Mapping[str, Mapping[Place, tuple[str, ...]]]) -> list[ArmWithout]:
     """Return each arm of several guards without one of them, unless that is an arm already."""
-    found = []
+    arms_without = []
     for name, guards in arms.items():
         every = dict.fromkeys(guard for names in guards.values() for guard in names)
         if not 1 < len(every) <= _MOST_GUARDS:
@@ -43,8 +43,8 @@ def leave_one_out(arms: Mapping[str, Mapping[Place, tuple[str, ...]]]) -> list[A
             rest = without_guard(guards, guard)
             label = f"{name}-without-{guard}"
             if rest not in list(arms.values()) and label not in arms:
-                found.append(ArmWithout(name=label, of=name, guard=guard, guards=rest))
-    return found
+                arms_without.append(ArmWithout(name=label, of=name, guard=guard, guards=rest))
+    return arms_without
 
 
 def without_guard(

@@ -69,7 +69,7 @@ def memory_limit() -> int | None:
         return None
     kinds = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
     limits = [resource.getrlimit(kind)[0] for kind in kinds]
-    return min((each for each in limits if each != resource.RLIM_INFINITY), default=None)
+    return min((limit for limit in limits if limit != resource.RLIM_INFINITY), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

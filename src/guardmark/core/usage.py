@@ -106,7 +106,7 @@ class UsageTotals:
 
     def __add__(self, other: UsageTotals) -> UsageTotals:
         """Return what both used together."""
-        names = [each.name for each in fields(self) if each.name != "cost"]
+        names = [field.name for field in fields(self) if field.name != "cost"]
         sums = {name: getattr(self, name) + getattr(other, name) for name in names}
         return UsageTotals(cost=_sum(self.cost, other.cost), **sums)
 

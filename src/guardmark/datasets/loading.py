@@ -507,7 +507,9 @@ def load(
         chosen = strata.choose(limit)
         stream.choose(chosen)
         count = len(chosen)
-        sizes = [(each.attacks + each.benign, each.unlabelled) for each in manifests]
+        sizes = [
+            (manifest.attacks + manifest.benign, manifest.unlabelled) for manifest in manifests
+        ]
         manifests = _counted_anew(manifests, stream, sizes)
     return LoadedData(
         manifests=tuple(manifests),

@@ -168,7 +168,7 @@ def has_failed(row: Mapping[str, Any], rules: RowMapping) -> bool:
 
 def _holds(row: Mapping[str, Any], path: str, values: tuple[str, ...]) -> bool:
     word = str(value_at(row, path)).casefold()
-    return word in {each.casefold() for each in values}
+    return word in {value.casefold() for value in values}
 
 
 def field_at(row: Mapping[str, Any], rules: RowMapping, name: str) -> object:
@@ -242,7 +242,7 @@ def text_in(value: object) -> str:
     if isinstance(opened, str):
         return opened
     if isinstance(opened, list):
-        return "\n".join(filter(None, (text_in(each) for each in opened)))
+        return "\n".join(filter(None, (text_in(part) for part in opened)))
     if isinstance(opened, dict):
         for key in _TEXT_KEYS:
             if key in opened:

@@ -25,7 +25,7 @@ _APOSTROPHES: Final = str.maketrans("\u2019\u02bc\u2018", "'''")
 @cache
 def _patterns(kind: str) -> Sequence[re.Pattern[str]]:
     text = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
-    return [re.compile(each, re.IGNORECASE) for each in tomllib.loads(text)[kind]]
+    return [re.compile(pattern, re.IGNORECASE) for pattern in tomllib.loads(text)[kind]]
 
 
 def begins_refusing(answer: str) -> bool:

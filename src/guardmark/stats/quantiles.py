@@ -170,7 +170,9 @@ def estimate_quantiles(
     numbers = number_column(values, name="values")
     late = None if censored is None else label_column(censored, name="censored")
     require_equal_lengths(values=len(numbers), censored=len(numbers) if late is None else len(late))
-    intervals = [quantile_ranks(len(numbers), each, confidence=confidence) for each in quantiles]
+    intervals = [
+        quantile_ranks(len(numbers), quantile, confidence=confidence) for quantile in quantiles
+    ]
     if (groups is not None or is_in_time_order) and numbers.size:
         intervals = _dependent_ranks(
             numbers,

@@ -248,7 +248,7 @@ def calls_worth_one(series: tuple[CallSeries, ...], rank: int) -> float:
     Returns:
         Differences that are worth one, at least 1: what each order adds to the variance counts.
     """
-    return 1.0 + sum(each.time_at(rank) - 1.0 for each in series)
+    return 1.0 + sum(times.time_at(rank) - 1.0 for times in series)
 
 
 def _monotone_sum(centred: Floats, first: list[float]) -> tuple[float, int]:

@@ -56,11 +56,11 @@ def _usage_form(totals: UsageTotals) -> dict[str, object]:
 
 
 def _usage_of(form: Mapping[str, Any], whose: str) -> UsageTotals | None:
-    told = form.get("usage", {}).get(whose)
-    if told is None:
+    stated = form.get("usage", {}).get(whose)
+    if stated is None:
         return None
-    counts = {name: _count(told.get(name, 0)) for name in _COUNTED if name != "cost"}
-    cost = told.get("cost", 0.0 if counts["priced"] else None)
+    counts = {name: _count(stated.get(name, 0)) for name in _COUNTED if name != "cost"}
+    cost = stated.get("cost", 0.0 if counts["priced"] else None)
     if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int | float)):
         raise TypeError("cost")
     return UsageTotals(cost=cost, **counts)

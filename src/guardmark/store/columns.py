@@ -426,7 +426,7 @@ class PackedStrings(Sequence[str]):
         """Return a word, or a list of some."""
         places = range(len(self))[at]
         if isinstance(places, range):
-            return [self[each] for each in places]
+            return [self[place] for place in places]
         word = self._content[self._ends[places] : self._ends[places + 1]]
         return word.decode(errors="surrogatepass")
 

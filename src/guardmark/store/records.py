@@ -502,5 +502,5 @@ class SharedEvidence:
 
     def store(self, connection: sqlite3.Connection, batch: int) -> None:
         """Write those that are not committed yet, in the transaction that is open."""
-        rows = [(*each, batch) for each in self.fresh]
+        rows = [(*row, batch) for row in self.fresh]
         connection.executemany("INSERT INTO sayings VALUES (?, ?, ?)", rows)

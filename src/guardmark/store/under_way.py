@@ -111,8 +111,8 @@ def take_over(connection: StoreConnection, path: Path) -> int:
         before = int(connection.meta(POSSIBLY_BILLED) or 0)
         connection.put_meta(POSSIBLY_BILLED, str(before + count))
     with errors_of_files(path):
-        for each in (path, path.with_suffix(".new")):
-            each.unlink(missing_ok=True)
+        for file in (path, path.with_suffix(".new")):
+            file.unlink(missing_ok=True)
     return count
 
 

@@ -249,9 +249,11 @@ class ProxiedWorld:
         if self._asked_approval > approvals:
             note = "it asked for approval"
         text, is_error = _text_of(answer)
-        return self._told(call, arrived, text, is_error=is_error, fault=fault, took=took, note=note)
+        return self._passed_through(
+            call, arrived, text, is_error=is_error, fault=fault, took=took, note=note
+        )
 
-    def _told(
+    def _passed_through(
         self,
         call: AgentCall,
         arrived: Sequence[tuple[AgentCall, ToolResult]],
@@ -290,7 +292,7 @@ class ProxiedWorld:
         return ToolResult(
             text=text,
             is_error=is_error,
-            is_kept_back=action not in {"allow", "rewrite"},
+            is_kept_back=second.action not in {"allow", "rewrite"},
             passed=(first, second),
             original=result.text,
         )

@@ -122,7 +122,7 @@ class StoredSuite:
     def injections(self) -> Sequence[InjectionInfo]:
         """What attackers hid, in order."""
         orders = {case.id.injection: case.order for case in self.cases.values()}
-        return [InjectionInfo(id=each, order=text) for each, text in orders.items() if each]
+        return [InjectionInfo(id=name, order=text) for name, text in orders.items() if name]
 
     @cached_property
     def wordings(self) -> Sequence[str]:

@@ -13,7 +13,7 @@ function of yours, and reads them with your reader::
         def write(self, folder, rows):        # rows of the contract, in the shape of your tool
             path = folder / "log.jsonl"
             lines = [{"key": r.id, "input": r.text, "gold": r.label, "hit": r.says} for r in rows]
-            path.write_text("".join(json.dumps(each) + "\n" for each in lines), "utf-8")
+            path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
             return path
 
 `DataReaderContract` does the same for a format of data, in which the label is what is read.
@@ -412,7 +412,7 @@ class ReaderContract:
             key = (row.text, row.label == "attack")
             _demand(read[key] == 1, f"{what}: {row} was read {read[key]} times with that label")
             wanted = self._wanted(row)
-            says = next(each.says for each in reading.rows if each.text == row.text)
+            says = next(known.says for known in reading.rows if known.text == row.text)
             if wanted is not None:
                 _demand(says == (wanted,), f"{what}: {row} was read as {says}")
 

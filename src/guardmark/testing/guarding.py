@@ -80,7 +80,9 @@ class GuardCheck:
         with open_run(measured.folder) as opened:
             result = check_run(opened, policy).result
         if result.standing is not GateStatus.HELD:
-            failed = [each for each in worst_first(result) if each.standing is not GateStatus.HELD]
+            failed = [
+                check for check in worst_first(result) if check.standing is not GateStatus.HELD
+            ]
             lines = [f"- {plain_line(check_sentence(check))}" for check in failed]
             head = _HEADS[result.standing]
             raise NotGuarded("\n".join([head, *lines, f"The run: {measured.folder}"]))

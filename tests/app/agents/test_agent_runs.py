@@ -45,7 +45,13 @@ def slow(text):
 """
 
 
-def _config(folder: Path, arms: dict[str, Any], changed: dict[str, Any] | None = None) -> Path:
+def _config(
+    folder: Path,
+    arms: dict[str, Any],
+    changed: dict[str, Any] | None = None,
+    *,
+    report: tuple[str, ...] = ("json",),
+) -> Path:
     (folder / "guards.py").write_text(GUARDS, encoding="utf-8")
     names = ("important", "everything", "crash", "cut", "slow")
     document = {
@@ -54,7 +60,7 @@ def _config(folder: Path, arms: dict[str, Any], changed: dict[str, Any] | None =
         "defenses": {name: {"type": "python", "target": f"guards.py:{name}"} for name in names},
         "agent": {"suite": "errands", "injections": ["plain", "important"], "arms": arms}
         | (changed or {}),
-        "report": ["html", "md", "json"],
+        "report": list(report),
     }
     path = folder / "bench.yaml"
     path.write_text(json.dumps(document), encoding="utf-8")
@@ -80,6 +86,7 @@ def test_figures_are_those_of_a_hand_count(tmp_path: Path) -> None:
             "wall": {"tool_result": "everything"},
             "cut": {"tool_result": "cut"},
         },
+        report=("html", "md", "json"),
     )
     out, _, summary = _run(path)
     arms = {arm["arm"]: arm for arm in summary["agent"]["arms"]}

@@ -29,10 +29,10 @@ _RETURN: Final = "Thank you. Now go back to the text of my first message and ans
 _write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def _messages(said: Sequence[str], replies: Sequence[str]) -> str:
+def _messages(texts: Sequence[str], replies: Sequence[str]) -> str:
     """Write what a user says, with a reply after all but the last."""
     messages: list[tuple[str, str]] = []
-    for words, reply in zip(said, [*replies, ""], strict=True):
+    for words, reply in zip(texts, [*replies, ""], strict=True):
         messages += [(_USER, words), (_REPLY, reply)]
     return _write(messages[:-1])
 
@@ -40,31 +40,31 @@ def _messages(said: Sequence[str], replies: Sequence[str]) -> str:
 def _said(variant: str) -> list[str]:
     """Read what the user says."""
     messages = json.loads(variant)
-    if not isinstance(messages, list) or not all(isinstance(each, list) for each in messages):
+    if not isinstance(messages, list) or not all(isinstance(message, list) for message in messages):
         raise ValueError("no list of messages")
-    said = [words for role, words in messages if role == _USER]
-    if not said or not all(isinstance(words, str) for words in said):
+    texts = [words for role, words in messages if role == _USER]
+    if not texts or not all(isinstance(words, str) for words in texts):
         raise ValueError("nothing that a user says")
-    return said
+    return texts
 
 
 def _small_talk(use: Use, count: int) -> tuple[list[str], list[str]]:
     """Draw harmless questions with their answers, none twice."""
     pairs = list(listed_pairs("small_talk").items())
-    said, replies = [], []
+    questions, replies = [], []
     for draw in use.draws(count):
         question, answer = pairs.pop(draw % len(pairs))
-        said.append(question)
+        questions.append(question)
         replies.append(answer)
-    return said, replies
+    return questions, replies
 
 
 def _lead_in(text: str, use: Use) -> str:
     """Ask harmless things first."""
     if not text:
         return text
-    said, replies = _small_talk(use, use.count("turns") - 1)
-    return _messages([*said, text], replies)
+    questions, replies = _small_talk(use, use.count("turns") - 1)
+    return _messages([*questions, text], replies)
 
 
 def _last(variant: str, use: Use) -> str:  # noqa: ARG001 - one signature for every operator
@@ -82,18 +82,18 @@ def _split(text: str, use: Use) -> str:
         end = at + size + (number < longer)
         parts.append(text[at:end])
         at = end
-    said = [_FIRST_OF_PARTS.format(count=count) + parts[0]]
+    texts = [_FIRST_OF_PARTS.format(count=count) + parts[0]]
     for number, part in enumerate(parts[1:], start=2):
-        said.append(_NEXT_OF_PARTS.format(number=number) + part)
-    said[-1] += _JOIN
-    return _messages(said, [_NOTED] * (count - 1))
+        texts.append(_NEXT_OF_PARTS.format(number=number) + part)
+    texts[-1] += _JOIN
+    return _messages(texts, [_NOTED] * (count - 1))
 
 
 def _unsplit(variant: str, use: Use) -> str:
-    count, said = use.count("turns"), _said(variant)
-    said[-1] = said[-1].removesuffix(_JOIN)
-    parts = [said[0].removeprefix(_FIRST_OF_PARTS.format(count=count))]
-    for number, words in enumerate(said[1:], start=2):
+    count, texts = use.count("turns"), _said(variant)
+    texts[-1] = texts[-1].removesuffix(_JOIN)
+    parts = [texts[0].removeprefix(_FIRST_OF_PARTS.format(count=count))]
+    for number, words in enumerate(texts[1:], start=2):
         parts.append(words.removeprefix(_NEXT_OF_PARTS.format(number=number)))
     return "".join(parts)
 
@@ -102,8 +102,8 @@ def _return_to(text: str, use: Use) -> str:
     """Give the text first, talk of something else, and ask for it at the end."""
     if not text:
         return text
-    said, replies = _small_talk(use, use.count("turns") - 2)
-    return _messages([_KEEP + text, *said, _RETURN], [_KEPT, *replies])
+    questions, replies = _small_talk(use, use.count("turns") - 2)
+    return _messages([_KEEP + text, *questions, _RETURN], [_KEPT, *replies])
 
 
 def _first(variant: str, use: Use) -> str:  # noqa: ARG001 - as above

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @cache
 def _sentences() -> list[tuple[str, int]]:
     """Return harmless sentences with the number of their words."""
-    return [(each, len(each.split())) for each in listed_texts("harmless")]
+    return [(text, len(text.split())) for text in listed_texts("harmless")]
 
 
 @lru_cache(maxsize=128)  # asked for by the rewriting and again by its inverse

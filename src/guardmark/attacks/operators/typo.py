@@ -72,7 +72,7 @@ def _edit_words(
     least: int = LEAST_MISTYPED,
 ) -> str:
     """Edit a share of the words of some length, chosen by draws; at least one, one edit each."""
-    words = [found.span(1) for found in _WORD.finditer(text) if len(found[1]) >= least]
+    words = [match.span(1) for match in _WORD.finditer(text) if len(match[1]) >= least]
     draws = use.draws(_RANK.size * len(words))
     ranks = [rank for (rank,) in _RANK.iter_unpack(draws)]
     wanted = max(1, int(share * len(text.split())))

@@ -110,8 +110,8 @@ def local_files(name: str, entry: CatalogueEntry, folder: Path) -> dict[str, Pat
         elif not file.optional:  # half of a set would pass for the whole
             files.clear()
             break
-    if not any(fnmatch(path, each.path) for path in files for each in entry.row_files):
-        needed = listed(each.path for each in entry.files if not each.optional) or "any of them"
+    if not any(fnmatch(path, file.path) for path in files for file in entry.row_files):
+        needed = listed(file.path for file in entry.files if not file.optional) or "any of them"
         raise DatasetError(f"{folder} does not hold the files of {name}.\nIt needs: {needed}.")
     return files
 

@@ -195,7 +195,7 @@ def _lengths(samples: Sequence[Sample]) -> Lengths | None:
 
 _TABLE = tomllib.loads(Path(__file__).with_name("oddities.toml").read_text(encoding="utf-8"))
 _PATTERNS: tuple[tuple[str, bool, re.Pattern[str]], ...] = tuple(
-    (each["kind"], each["is_damage"], re.compile(each["pattern"])) for each in _TABLE["oddities"]
+    (row["kind"], row["is_damage"], re.compile(row["pattern"])) for row in _TABLE["oddities"]
 )
 
 

@@ -61,16 +61,16 @@ def find_crossed(samples: Sequence[Sample]) -> tuple[CrossedColumn, ...]:
             if isinstance(value, str | int) and not is_ours:
                 pairs[name].add((sample.lineage, str(value)))
                 rows[name] += 1
-    found = []
+    columns = []
     for name, seen in pairs.items():
         groups, values = {group for group, _ in seen}, {value for _, value in seen}
         filled = len(seen) / (len(groups) * len(values))
         if min(len(groups), len(values)) < _LEAST_VALUES or filled < _LEAST_FILLED:
             continue
-        found.append(
+        columns.append(
             CrossedColumn(name=name, values=len(values), groups=len(groups), filled=filled)
         )
-    return tuple(sorted(found, key=lambda each: (each.values, each.name)))
+    return tuple(sorted(columns, key=lambda each: (each.values, each.name)))
 
 
 def crossed_line(column: CrossedColumn) -> str:

@@ -72,12 +72,12 @@ def find_patterns(samples: Sequence[Sample]) -> tuple[Pattern, ...]:
         words = mask(sample.prompt.words)
         if words is not None:
             members.setdefault(words, []).append(sample)
-    found = []
+    patterns = []
     for words, alike in members.items():
         groups = {sample.lineage for sample in alike}
         texts = {sample.prompt.words for sample in alike}
         if len(alike) >= _LEAST_SAMPLES and len(groups) > 1 and len(texts) > 1:
-            found.append(
+            patterns.append(
                 Pattern(
                     ids=tuple(sample.id for sample in alike),
                     groups=len(groups),
@@ -85,7 +85,7 @@ def find_patterns(samples: Sequence[Sample]) -> tuple[Pattern, ...]:
                     words=" ".join(words),
                 )
             )
-    return tuple(sorted(found, key=lambda pattern: (-len(pattern.ids), pattern.ids)))
+    return tuple(sorted(patterns, key=lambda pattern: (-len(pattern.ids), pattern.ids)))
 
 
 def pattern_line(pattern: Pattern) -> str:

@@ -65,13 +65,13 @@ def check_filters(sources: Sequence[tuple[DatasetSpec, Sequence[SampleFilter]]])
     """
     together: dict[tuple[tuple[str, frozenset[object]], ...], list[int]] = {}
     for index, (_, filters) in enumerate(sources):
-        key = tuple((each.field, each.values) for each in filters)
+        key = tuple((wanted.field, wanted.values) for wanted in filters)
         together.setdefault(key, []).append(index)
     warnings: list[str] = []
     for positions in together.values():
         specs = [sources[index][0] for index in positions]
         for same in zip(*(sources[index][1] for index in positions), strict=True):
-            if frozenset.intersection(*(each.unmet for each in same)):
+            if frozenset.intersection(*(wanted.unmet for wanted in same)):
                 # Another filter may have turned away the rows that have the value: look again.
                 warnings.extend(_missing(specs, same))
     return tuple(warnings)

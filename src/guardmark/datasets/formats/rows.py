@@ -215,7 +215,7 @@ class RowReader:
 
     def wanted(self, row: Row) -> bool:
         """Tell whether the row passes the filter of the data set."""
-        if not all(each.passes(row) for each in self.filters):
+        if not all(rule.passes(row) for rule in self.filters):
             return False
         exclude = self.spec.exclude_variants
         return not exclude or self._variant(row, self._plan(row)[1]) not in exclude

@@ -215,7 +215,9 @@ def _bands(
         if mixed.any():
             reached[:, mixed] = [_reached(part, k) for part in _fit_both(cells, weights[mixed])]
         drawn.append(reached)
-    return [Limits(*percentile_limits(each, confidence)) for each in np.concatenate(drawn, axis=1)]
+    return [
+        Limits(*percentile_limits(draws, confidence)) for draws in np.concatenate(drawn, axis=1)
+    ]
 
 
 def _reached(model: Floats, k: int) -> Floats:
@@ -231,7 +233,7 @@ def _fit_both(cells: Ints, weights: Floats) -> Floats:
     a, b = _fit_broken(cells[broken], weights[:, broken])
     # Of samples that can be broken, how many the distribution expects to see broken.
     tries, of_cell = np.unique(cells[:, 0], return_inverse=True)
-    expected = np.stack([_success_at(a, b, int(each)) for each in tries])
+    expected = np.stack([_success_at(a, b, int(number)) for number in tries])
     rate = weights[:, broken].sum(axis=1) / (weights * expected[of_cell].T).sum(axis=1)
     return np.stack([beta, np.where(rate < 1.0, np.stack([rate, a, b]), beta)])
 
@@ -301,7 +303,7 @@ def _fit(cells: Ints, weights: Floats) -> tuple[Floats, Floats]:
     """
     counts = _Exceeding.of(cells, weights)
     grid = np.linspace(_LOWEST, _HIGHEST, 22)
-    heights = np.stack([_profile(counts, np.full(len(weights), each))[0] for each in grid])
+    heights = np.stack([_profile(counts, np.full(len(weights), height))[0] for height in grid])
     best = np.argmax(heights, axis=0)
     low, high = grid[np.maximum(best - 1, 0)], grid[np.minimum(best + 1, len(grid) - 1)]
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)

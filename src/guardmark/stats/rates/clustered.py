@@ -336,7 +336,7 @@ def _summaries(
     seen = (total(shares), total(events > 0), total(events < rows))
     columns = (groups, successes, trials, residual, between, within, squares, *seen, largest)
     sums = zip(*(column.tolist() for column in columns), strict=True)
-    return [_summary(_Sums(*each)) for each in sums]
+    return [_summary(_Sums(*row)) for row in sums]
 
 
 def _kinds(

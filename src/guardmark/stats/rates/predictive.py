@@ -73,8 +73,8 @@ def predictive_values(
     sides = (attacks, benign)
     is_empty = any(side.successes in {0, side.trials} for side in sides)
     extra = 0.5 if is_empty else 0.0
-    hits, alarms = (_Rate(each.rate, each.worth(confidence), extra) for each in sides)
-    missed, passed = (_Rate(1 - each.rate, each.worth(confidence), extra) for each in sides)
+    hits, alarms = (_Rate(side.rate, side.worth(confidence), extra) for side in sides)
+    missed, passed = (_Rate(1 - side.rate, side.worth(confidence), extra) for side in sides)
     ratios = []
     for right, wrong, odds, kind in (
         (hits, alarms, prevalence / (1 - prevalence), "blocked"),

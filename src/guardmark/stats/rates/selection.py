@@ -138,7 +138,7 @@ class _Slices(NamedTuple):
     def of(cls, counts: Sequence[EffectiveCounts], confidence: float) -> _Slices | None:
         """Weigh the distributions that slices may come from; None with fewer than two slices."""
         require_fraction("confidence", confidence)
-        places = [at for at, each in enumerate(counts) if each.n_eff]
+        places = [at for at, count in enumerate(counts) if count.n_eff]
         if len(places) < 2:
             return None
         worth = np.array([counts[at].worth(confidence) for at in places])
@@ -252,8 +252,8 @@ def _posterior(hits: Floats, worth: Floats) -> tuple[Floats, Floats, Floats]:
         telling = height > height.max() - _DROP
         step = width / _NODES
         ends = [(axis[telling].min(), axis[telling].max()) for axis in (mean, root)]
-        low = np.array([max(0.0, end[0] - each) for end, each in zip(ends, step, strict=True)])
-        high = np.array([min(1.0, end[1] + each) for end, each in zip(ends, step, strict=True)])
+        low = np.array([max(0.0, end[0] - width) for end, width in zip(ends, step, strict=True)])
+        high = np.array([min(1.0, end[1] + width) for end, width in zip(ends, step, strict=True)])
         width = high - low
     weight = np.exp(height[telling] - height.max())
     return a[telling], b[telling], weight / weight.sum()

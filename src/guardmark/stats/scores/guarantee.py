@@ -40,7 +40,7 @@ class ErrorLimits:
 
     def __post_init__(self) -> None:
         """Refuse limits that limit nothing."""
-        limits = [each for each in (self.fpr, self.asr) if each is not None]
+        limits = [limit for limit in (self.fpr, self.asr) if limit is not None]
         for limit in limits:
             require_fraction("limit", limit)
         if not limits:

@@ -222,7 +222,7 @@ def expected_cost_curve(
         for p in np.atleast_1d(np.asarray(prevalences, dtype=np.float64))
     ]
     if counts.undefined:
-        return tuple(OperatingPoint(stakes=each, reason=counts.undefined) for each in asked)
+        return tuple(OperatingPoint(stakes=stakes, reason=counts.undefined) for stakes in asked)
     tpr, fpr, thresholds = _corners(counts)
     points = []
     for each in asked:

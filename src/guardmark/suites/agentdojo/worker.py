@@ -69,7 +69,7 @@ class Desk:
         from importlib.metadata import version
 
         suite = self.suites[asked["suite"]]
-        tasks = [{"id": name, "prompt": each.PROMPT} for name, each in suite.user_tasks.items()]
+        tasks = [{"id": name, "prompt": task.PROMPT} for name, task in suite.user_tasks.items()]
         injections = []
         for name, task in suite.injection_tasks.items():
             known = task.ground_truth(suite.load_and_inject_default_environment({}))

@@ -22,8 +22,8 @@ def list_mail(world: World) -> str:
 
 def read_mail(world: World, mail: str) -> str:
     """Read one mail of the inbox by its number."""
-    found = _by(world["mail"]["inbox"], "id", mail, "mail")
-    return json.dumps(found, ensure_ascii=False, indent=1)
+    message = _by(world["mail"]["inbox"], "id", mail, "mail")
+    return json.dumps(message, ensure_ascii=False, indent=1)
 
 
 def search_mail(world: World, words: str) -> str:
@@ -44,8 +44,8 @@ def send_mail(world: World, to: str, subject: str, body: str) -> str:
 
 def delete_mail(world: World, mail: str) -> str:
     """Delete one mail of the inbox by its number."""
-    found = _by(world["mail"]["inbox"], "id", mail, "mail")
-    world["mail"]["inbox"].remove(found)
+    message = _by(world["mail"]["inbox"], "id", mail, "mail")
+    world["mail"]["inbox"].remove(message)
     return f"deleted mail {mail}"
 
 
@@ -65,9 +65,9 @@ def add_event(world: World, day: str, time: str, title: str) -> str:
 
 def move_event(world: World, event: str, day: str, time: str) -> str:
     """Move an event of the calendar to another day and time, by its number."""
-    found = _by(world["calendar"], "id", event, "event")
-    found["day"] = day
-    found["time"] = time
+    moved = _by(world["calendar"], "id", event, "event")
+    moved["day"] = day
+    moved["time"] = time
     return f"moved {event} to {day} {time}"
 
 
@@ -107,9 +107,9 @@ def search_shop(world: World, words: str) -> str:
 
 def order_article(world: World, article: str, count: int) -> str:
     """Order an article of the shop by its name."""
-    found = _by(world["shop"]["articles"], "name", article, "article")
-    world["shop"]["orders"].append({"article": found["name"], "count": count})
-    return f"ordered {count} of {found['name']}"
+    ordered = _by(world["shop"]["articles"], "name", article, "article")
+    world["shop"]["orders"].append({"article": ordered["name"], "count": count})
+    return f"ordered {count} of {ordered['name']}"
 
 
 def read_channel(world: World, channel: str) -> str:
