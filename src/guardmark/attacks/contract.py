@@ -74,7 +74,12 @@ class LegitUse(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One thing about an operator that can be set."""
+    """One thing about an operator that can be set.
+
+    Attributes:
+        name: What it is called.
+        values: The values that a search tries, the default first.
+    """
 
     name: str
     values: tuple[Value, ...]
@@ -82,7 +87,12 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use of an operator: its settings and where its chance comes from."""
+    """One use of an operator: its settings and where its chance comes from.
+
+    Attributes:
+        settings: Names and values of the operator's parameters.
+        seed: From which all of its chance is drawn.
+    """
 
     settings: tuple[tuple[str, Value], ...]
     seed: bytes
@@ -116,7 +126,31 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Operator:
-    """One way of rewriting a text."""
+    """One way of rewriting a text.
+
+    Attributes:
+        name: What it is called.
+        version: Raised when the same use makes another variant.
+        family: The family that it belongs to, such as F4.
+        slot: Where in a chain it may stand.
+        tier: The strongest tier that a variant may get.
+        legit_use: How common the look of a variant is in honest traffic.
+        needs_decoder: Whether a model must decode a variant before it can act on it.
+        seeded: Whether it draws by chance, so that another seed makes another variant.
+        local: Whether it rewrites pieces of a text each by itself, so that spans can be left out.
+        for_material: Whether it makes sense only in a document or in what a tool returned.
+        parameters: What can be set about it.
+        summary: What it does, in a sentence.
+        rewrite: Rewrites a text.
+        restore: The inverse, for a variant and the same use; it raises `ValueError` where there is
+            none.
+        canon: The form in which original and variant are equal, where it is not the usual one.
+        wrap: Puts a text behind what the operator puts before its own.
+        check: Tells whether a table explains the change from one text to the other.
+        domain: Tells whether the tier is promised for a text; None promises it for all.
+        domain_words: The same in words.
+        table_digest: Hash of the tables behind it.
+    """
 
     name: str
     version: int = 1
@@ -127,7 +161,7 @@ class Operator:
     needs_decoder: bool = False
     seeded: bool = False
     local: bool = False
-    for_material: bool = False  # of no sense but in a document or in what a tool returned
+    for_material: bool = False
     parameters: tuple[Parameter, ...] = ()
     summary: str
     rewrite: Callable[[str, Use], str]
@@ -151,12 +185,16 @@ class Operator:
     def facts(self) -> dict[str, object]:
         """Return what is declared, as JSON values."""
         return {
-            **{name: getattr(self, name) for name in ("name", "version", "family")},
+            "name": self.name,
+            "version": self.version,
+            "family": self.family,
             "slot": self.slot.name.lower(),
             "tier": self.tier.value,
             "legit_use": self.legit_use.value,
-            **{name: getattr(self, name) for name in ("needs_decoder", "seeded", "for_material")},
-            "parameters": {one.name: list(one.values) for one in self.parameters},
+            "needs_decoder": self.needs_decoder,
+            "seeded": self.seeded,
+            "for_material": self.for_material,
+            "parameters": {param.name: list(param.values) for param in self.parameters},
             "domain": self.domain_words,
             "summary": self.summary,
         }
@@ -173,7 +211,13 @@ def is_writable(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorConfig:
-    """An operator at fixed parameters."""
+    """An operator at fixed parameters.
+
+    Attributes:
+        operator: The operator.
+        settings: Names and values of its parameters, in order.
+        key: Name, version and settings, as stored.
+    """
 
     operator: Operator
     settings: tuple[tuple[str, Value], ...] = ()
@@ -183,7 +227,8 @@ class OperatorConfig:
         """Put the key together once: a search asks for it at every try."""
         key = self.operator.key
         if self.settings:
-            key = f"{key}({','.join(f'{k}={v}' for k, v in self.settings)})"
+            stated = [f"{name}={value}" for name, value in self.settings]
+            key += f"({','.join(stated)})"
         object.__setattr__(self, "key", key)
 
     @property
@@ -206,13 +251,11 @@ def arm_of(operator: Operator, /, **settings: Value) -> OperatorConfig:
                 f"The operator {operator.name} has no parameter {name!r}."
                 f"{did_you_mean(name, known)} Known: {listed(known)}."
             )
-    return OperatorConfig(
-        operator=operator,
-        settings=tuple(
-            (name, _checked(operator, parameter, settings.get(name, parameter.values[0])))
-            for name, parameter in known.items()
-        ),
-    )
+    chosen = []
+    for name, parameter in known.items():
+        value = settings.get(name, parameter.values[0])
+        chosen.append((name, _checked(operator, parameter, value)))
+    return OperatorConfig(operator=operator, settings=tuple(chosen))
 
 
 def _checked(operator: Operator, parameter: Parameter, value: Value) -> Value:
@@ -223,9 +266,10 @@ def _checked(operator: Operator, parameter: Parameter, value: Value) -> Value:
     if isinstance(default, float) and isinstance(value, int | float) and 0 < value <= 1:
         return float(value)
     allowed = ", ".join(map(str, parameter.values))
-    wider = " (or any other share above 0, up to 1)" if isinstance(default, float) else ""
+    if isinstance(default, float):
+        allowed += " (or any other share above 0, up to 1)"
     raise ConfigError(
-        f"{operator.name}: {parameter.name}={value!r} is not allowed. Known: {allowed}{wider}."
+        f"{operator.name}: {parameter.name}={value!r} is not allowed. Known: {allowed}."
     )
 
 
@@ -239,7 +283,16 @@ class VariantStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """What came of applying a chain to a text."""
+    """What came of applying a chain to a text.
+
+    Attributes:
+        status: Whether there is a variant.
+        text: The variant, or the original where there is none.
+        tier: The tier that was proved; None without a variant.
+        claims: The tier that it claims: V3 where a judge of sameness could raise it from V4.
+        applied: Keys of the operators that changed the text.
+        reason: Why a variant was refused, or empty.
+    """
 
     status: VariantStatus
     text: str
@@ -280,7 +333,12 @@ HIDDEN = "F10"  # family after which nothing may follow: what is hidden cannot b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorChain:
-    """Operators applied one after the other."""
+    """Operators applied one after the other.
+
+    Attributes:
+        arms: The operators with their parameters, in the order in which they are applied.
+        key: Their keys joined, as stored.
+    """
 
     arms: tuple[OperatorConfig, ...]
     key: str = field(init=False, compare=False, repr=False)
@@ -288,7 +346,8 @@ class OperatorChain:
     def __post_init__(self) -> None:
         """Refuse an order that is not allowed."""
         object.__setattr__(self, "key", " + ".join(arm.key for arm in self.arms))
-        if fault := fault_of(self.arms):
+        fault = fault_of(self.arms)
+        if fault:
             raise ConfigError(f"The chain {self.key!r} is not allowed: {fault}.")
 
     @staticmethod

@@ -87,7 +87,12 @@ class CallAlarm:
 
 @dataclass(slots=True, kw_only=True)
 class Patience:
-    """Ends what would take hours: overruns in a row, or slow calls of what a folder names."""
+    """Ends what would take hours: overruns in a row, or slow calls of what a folder names.
+
+    Attributes:
+        is_foreign: Whether what is asked comes from a stranger's folder.
+        lost_s: Seconds that went to calls that were too slow.
+    """
 
     is_foreign: bool = False
     lost_s: float = 0.0
@@ -95,11 +100,17 @@ class Patience:
     def note(self, name: str, took_ns: int, error: ErrorKind | None = None) -> None:
         """Note a call, and raise where there were too many that did not end."""
         took_s = took_ns / 1e9
-        if 6 * took_s > FOLDER_TIMEOUT_S if self.is_foreign else error is ErrorKind.TIMEOUT:
+        if self.is_foreign:
+            most_s = 2 * FOLDER_TIMEOUT_S
+            is_lost = 6 * took_s > FOLDER_TIMEOUT_S
+        else:
+            most_s = max(LOST_S, 2.5 * took_s)
+            is_lost = error is ErrorKind.TIMEOUT
+        if is_lost:
             self.lost_s += took_s
         elif not self.is_foreign:
             self.lost_s = 0.0
-        if self.lost_s > (2 * FOLDER_TIMEOUT_S if self.is_foreign else max(LOST_S, 2.5 * took_s)):
+        if self.lost_s > most_s:
             raise UntrustworthyRun(
                 f"{name} is asked no more: {self.lost_s:.0f} s went to slow calls. All is saved.\n"
                 "Next: repair it, and measure again with your own configuration (guardmark run)."

@@ -1,4 +1,4 @@
-"""What is wrong with settings, in words for whoever wrote them."""
+"""What is wrong with settings, in words for the person who wrote them."""
 
 from __future__ import annotations
 

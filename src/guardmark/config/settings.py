@@ -182,7 +182,20 @@ class ServiceAccess(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildContext:
-    """What a part may ask for while it is built."""
+    """What a part may ask for while it is built.
+
+    Attributes:
+        folder: The folder from which paths are taken.
+        seed: The seed of the run.
+        services: What prepares calls of services; None where no service may be called.
+        defenses: Defenses that are built already, by name.
+        members: Members of a chain or a panel, which are built already.
+        prices: The price table, by name of the part.
+        charges: Prices of members in this process.
+        system_prompt: What the target model is told before every conversation.
+        where: The place of the part in the configuration, for messages.
+        alarm: Ends a search of `re` that takes too long.
+    """
 
     folder: Path
     seed: int
@@ -190,10 +203,10 @@ class BuildContext:
     defenses: Mapping[str, object]
     members: tuple[object, ...] = ()
     prices: Mapping[str, PriceSettings] = field(default_factory=dict)
-    charges: Mapping[str, Any] = field(default_factory=dict)  # prices of members in this process
+    charges: Mapping[str, Any] = field(default_factory=dict)
     system_prompt: str = ""
     where: str = ""
-    alarm: Alarm = nullcontext  # ends a search of `re` that takes too long
+    alarm: Alarm = nullcontext
 
 
 def describe_keys(schema: dict[str, Any], words: Mapping[str, Mapping[str, str]]) -> None:
@@ -207,8 +220,8 @@ def describe_keys(schema: dict[str, Any], words: Mapping[str, Mapping[str, str]]
 _SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
-def _require_patience(rate: str) -> str:
-    """Refuse a rate between whose calls nobody would wait."""
+def _require_short_waits(rate: str) -> str:
+    """Refuse a rate that leaves more than a day between two calls."""
     calls, _, unit = rate.partition("/")
     if float(calls) * LONGEST_WAIT_S < _SECONDS[unit]:
         raise ValueError("more than a day would pass between two calls")
@@ -216,7 +229,7 @@ def _require_patience(rate: str) -> str:
 
 
 CallRate = Annotated[
-    str, Field(pattern=r"^\d{1,12}(\.\d{1,12})?/(s|min|h)$"), AfterValidator(_require_patience)
+    str, Field(pattern=r"^\d{1,12}(\.\d{1,12})?/(s|min|h)$"), AfterValidator(_require_short_waits)
 ]
 """Calls in a time, such as 20/s."""
 

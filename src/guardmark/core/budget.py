@@ -20,6 +20,12 @@ class Budget:
 
     Calls and money are never passed: a request that could pass them is not sent. Tokens may end
     above their limit by what was in flight.
+
+    Attributes:
+        calls: Most calls, or None for no limit, as for the rest.
+        tokens: Most tokens, read and written.
+        cost: Most money, in the currency of the price table.
+        seconds: Most time.
     """
 
     calls: int | None = None

@@ -179,7 +179,7 @@ class Agent(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldCheck:
-    """What the check of a world found; None of what nobody can know, as in a stored run.
+    """What the check of a world found; None for what cannot be known, as in a stored run.
 
     Attributes:
         task_done: Whether what the user wants is done; None where that cannot be known.

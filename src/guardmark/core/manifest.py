@@ -34,7 +34,7 @@ BASELINE_TYPES: Final = ("allow-all", "block-all", "coin")
 BASELINE_ROLE: Final = "baseline"
 
 UNNAMED: Final = "run"
-"""Name of a run to which nobody gave one."""
+"""Name of a run that was not given one."""
 
 IN_PROCESS: Final = "in-process"
 """Type of a defense that existed as an object in Python: no configuration rebuilds it."""

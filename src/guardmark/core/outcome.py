@@ -48,7 +48,7 @@ class BlockedAt(StrEnum):
 
 
 PROVIDER: Final = "provider"
-"""Name of the guard that nobody configured: the filter of a model's provider."""
+"""Name under which the filter of a model's provider stands as a guard; it is not configured."""
 PROVIDER_ACTIONS: Final = {place: f"{PROVIDER}-{place.value}" for place in BlockedAt}
 """Native action of an answer that a provider blocked, by where it did."""
 
@@ -249,7 +249,12 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenChoice:
-    """What a model weighed at one position, with natural logarithms of the probabilities."""
+    """What a model weighed at one position, with natural logarithms of the probabilities.
+
+    Attributes:
+        token: The token that was written.
+        alternatives: Tokens that were weighed, each with the logarithm of its probability.
+    """
 
     token: str
     alternatives: tuple[tuple[str, float], ...] = ()
@@ -257,17 +262,33 @@ class TokenChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatAnswer:
-    """What a language model wrote, behind a server or in this process, or why it wrote nothing."""
+    """What a language model wrote, behind a server or in this process, or why it wrote nothing.
+
+    Attributes:
+        text: What it wrote; None where it wrote nothing.
+        is_refusal: Whether the service marks it as a refusal.
+        finish_reason: Why it ended, in the service's word.
+        thoughts: What it thought, where the server parts that from the answer.
+        blocked_at: Where the provider's filter stopped it, or None; there is no text then.
+        usage: What the call used, or None where that was not reported.
+        choices: What was weighed at each position, where that was asked for.
+        calls: Tools that it calls; they stand in the text, too.
+        words: The text without the calls.
+        error_kind: What failed, or None.
+        message: What is to be said of a failure.
+        attempts: The requests that were sent, where any failed.
+        service_ns: The time that the service took.
+    """
 
     text: str | None
     is_refusal: bool = False
     finish_reason: str = ""
-    thoughts: str = ""  # where the server parts them from the answer
-    blocked_at: BlockedAt | None = None  # by the provider: there is no text then
+    thoughts: str = ""
+    blocked_at: BlockedAt | None = None
     usage: Usage | None = None
     choices: tuple[TokenChoice, ...] = ()
-    calls: tuple[ToolCall, ...] = ()  # tools that it calls; they stand in the text, too
-    words: str = ""  # the text without them
+    calls: tuple[ToolCall, ...] = ()
+    words: str = ""
     error_kind: ErrorKind | None = None
     message: str = ""
     attempts: tuple[Attempt, ...] = ()

@@ -26,11 +26,18 @@ class Part(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """How large a batch may grow and how long it may wait."""
+    """How large a batch may grow and how long it may wait.
 
-    max_count: int  # prompts
-    max_tokens: int | None = None  # of one padded batch: its count times its longest prompt
-    max_wait_s: float = 0.01  # for company
+    Attributes:
+        max_count: Most prompts of a batch.
+        max_tokens: Most tokens of a padded batch, its count times its longest prompt; None for no
+            limit.
+        max_wait_s: How long a prompt may wait for others.
+    """
+
+    max_count: int
+    max_tokens: int | None = None
+    max_wait_s: float = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +101,7 @@ class Guard(Part, Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What whoever asks must know."""
+        """What a caller must know."""
         ...
 
     async def decide_all(self, prompts: Sequence[Prompt], /) -> list[Decision]:

@@ -240,7 +240,7 @@ class Prompt:
 
     @property
     def documents(self) -> tuple[int, ...]:
-        """Indices of the documents that come with it; one that is empty is none."""
+        """Indices of the documents that come with it, empty ones left out."""
         return tuple(
             index
             for index, message in enumerate(self.messages)
@@ -412,7 +412,7 @@ DEFAULT_TAXONOMY: Taxonomy = {
 }
 
 USUAL_MINIMUM = 100
-"""Samples that a category needs where nobody said otherwise."""
+"""Samples that a category needs where nothing else is stated."""
 
 CATEGORY_MINIMA: Mapping[str, int] = {
     "direct_injection": 100,

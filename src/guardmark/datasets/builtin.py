@@ -45,7 +45,7 @@ class BuiltinSet:
 
 
 DEFAULT_SET = "core@2"
-"""What is measured where nobody names data, by whichever door."""
+"""The data set that is measured where none is named, from the command line and from Python."""
 
 _SETS = tomllib.loads((_FOLDER / "sets.toml").read_text(encoding="utf-8"))["sets"]
 BUILTIN_SETS = tuple(BuiltinSet(**known) for known in _SETS)

@@ -173,7 +173,7 @@ class DataReading:
             self._unlabelled[reader] = counted_manifest.unlabelled
 
     def _sound_rows(self, spec: DatasetSpec) -> Iterator[tuple[int, dict[str, object]]]:
-        """Yield what is a row; note what is none, and that a file breaks off."""
+        """Yield the rows that can be read; note the others, and a file that breaks off."""
         try:
             for number, row in read_rows(spec):
                 if isinstance(row, Fault):

@@ -169,7 +169,7 @@ def _suite_specs(
 
 
 def _drawn(spec: DatasetSpec, part: SuitePart, seed: int) -> frozenset[str]:
-    """Draw groups by a hash of their names, none of which takes a class above its quota."""
+    """Draw groups by a hash of their names, as long as no class goes above its quota."""
     sizes: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for _, row in _wanted(spec, part):
         sizes[_group(row)][_class(row)] += 1

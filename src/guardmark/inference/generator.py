@@ -106,7 +106,7 @@ class LocalGenerator:
     def writes(
         self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any], text: str
     ) -> bool:
-        """Say whether the chat template makes one text of messages; a refusal is none."""
+        """Tell whether the chat template makes this text of messages; False where it refuses."""
         try:
             return self._rendered(messages, options) == text
         except library("jinja2").TemplateError:

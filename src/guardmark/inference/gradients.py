@@ -39,6 +39,16 @@ class EmbeddingGradients:
     """Gradients of the log-odds of being positive, by the embedding of each token.
 
     What the classifier puts before and after a text is put there too; `room` is left for it.
+
+    Attributes:
+        torch: The library, loaded.
+        model: The classifier.
+        tokenizer: Its tokenizer.
+        positive: Indices of the labels that mean that a text is blocked.
+        before: Tokens that the classifier puts before a text.
+        after: Tokens that it puts behind.
+        room: Most tokens of a text.
+        words_by_mark: Ids and words that may stand for a token, by how the token is marked.
     """
 
     torch: Any

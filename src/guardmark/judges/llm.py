@@ -136,7 +136,7 @@ def _is_settled(reading: VerdictReading) -> bool:
 
 
 def _better(first: VerdictReading, second: VerdictReading) -> VerdictReading:
-    """Take the second reading where it has the key, or where the first one is none."""
+    """Take the second reading where it has the key, or where the first could not be read."""
     if second.label is VerdictLabel.MALFORMED:
         return first
     if second.method is not ParseMethod.WITHOUT_KEY:

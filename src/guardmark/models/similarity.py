@@ -39,7 +39,14 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SimilarityJudge:
-    """Calls two texts the same request when the cosine of their vectors is at least tau."""
+    """Calls two texts the same request when the cosine of their vectors is at least tau.
+
+    Attributes:
+        name: What it is called.
+        embedder: What turns texts into vectors.
+        tau: The cosine from which on two texts ask for the same, in [-1, 1].
+        files: What it was made from, for its fingerprint.
+    """
 
     name: str
     embedder: Embedder

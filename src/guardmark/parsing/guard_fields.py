@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _LONGEST: Final = 20_000
 """Characters of the final part of a reasoning model."""
 _MOST_LINES: Final = 1_000
-"""Lines that may state the fields: whoever states them more often has a thousand opinions."""
+"""Lines that may state the fields: a text that states them more often has no single answer."""
 _SCORE: Final = "score"
 _NO_CATEGORY = frozenset({"", "none", "n/a", "safe", "[]"})
 

@@ -100,7 +100,7 @@ PASSED_COLUMNS: Final = frozenset(
 
 
 def read_number(value: object) -> float | None:
-    """Read a finite number, from a number or its text; a boolean is none."""
+    """Read a finite number, from a number or its text; None for anything else, booleans too."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -130,7 +130,7 @@ def read_truth(value: object) -> bool | None:
 
 
 def read_is_attack(value: object, *, column: str = "") -> bool | None:
-    """Read whether a label means attack; None where nobody can say.
+    """Read whether a label means attack; None where that cannot be told.
 
     In a column such as `is_safe` true means benign. A word for a label means what it says in
     whatever column it stands.

@@ -44,7 +44,7 @@ FAILED = ObjectReading(fields=None, method=ParseMethod.FAILED)
 
 
 class AmbiguousJson(ValueError):
-    """A key appears twice with different values: nobody can say which is meant."""
+    """A key appears twice with different values, so it cannot be told which is meant."""
 
 
 def read_object(text: str, *, key: str, material: str = "") -> ObjectReading:

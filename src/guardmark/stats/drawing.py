@@ -62,7 +62,12 @@ def draw_weights(groups: int, *, drawing: DrawPlan, rows: int) -> Iterator[Float
 
 
 def percentile_limits(drawn: Floats, confidence: float) -> tuple[float, float]:
-    """Return the quantiles of draws, none of them NaN, that leave out half the rest each side."""
+    """Return the two quantiles of draws that leave half of the rest outside on each side.
+
+    Args:
+        drawn: The draws, shape (r,), r at least 1; none may be NaN.
+        confidence: Share of the draws between both, in (0, 1).
+    """
     tail = (1 - confidence) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail])
     return float(low), float(high)

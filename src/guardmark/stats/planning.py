@@ -74,7 +74,7 @@ class Layout:
     sizes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse groups without rows and correlations that are none."""
+        """Raise `ValueError` for groups without rows and for a correlation outside [0, 1]."""
         require_count("rows_per_group", self.rows_per_group, least=1)
         require_rate("icc", self.icc)
         for size in self.sizes:

@@ -15,7 +15,7 @@ _PATIENCE_S: Final = 10.0
 
 
 def try_lock(file: IO[Any]) -> bool:
-    """Take the lock on a file, unless somebody has it."""
+    """Take the lock on a file, and tell whether it was free."""
     try:
         if os.name == "nt":
             import msvcrt
@@ -33,7 +33,7 @@ def try_lock(file: IO[Any]) -> bool:
 
 
 def wait_for_lock(file: IO[bytes], path: Path) -> None:
-    """Take the lock on a file, once whoever has it has let go; ten seconds long."""
+    """Take the lock on a file; wait up to ten seconds for another process to let go of it."""
     end = time.monotonic() + _PATIENCE_S
     while not try_lock(file):
         if time.monotonic() > end:

@@ -132,7 +132,7 @@ def last_locked() -> Path | None:
 
 
 def is_held(folder: Path) -> bool:
-    """Tell whether somebody writes into a run folder at this moment."""
+    """Tell whether a process is writing into a run folder at this moment."""
     try:
         with (folder / LOCK).open("r+") as file:
             return not try_lock(file)

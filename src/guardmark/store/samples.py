@@ -331,7 +331,7 @@ def chunk_of(
 
 
 Kind = tuple[int, str, str, str, str, str, str, str]
-"""What samples have in common: whether they are attacks (1, 0, or 2 where nobody said), category,
+"""What samples have in common: whether they are attacks (1, 0, or 2 without a label), category,
 subcategory, severity, language, variant, technique, source; empty words for what is absent."""
 
 UNLABELLED: Final = 2

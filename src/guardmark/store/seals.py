@@ -109,7 +109,7 @@ def seal_file(path: Path, content: Path) -> None:
 
 
 def read_seals(folder: Path) -> SealChain:
-    """Read the seals of a run folder; a line that a crash cut off is none."""
+    """Read the seals of a run folder, without a last line that a crash cut off."""
     try:
         if (folder / SEALS).stat().st_size > MOST_SEAL_BYTES:
             raise StoreError(

@@ -91,7 +91,7 @@ def _twice(what: str, rows: list[tuple[str, str]]) -> Iterator[str]:
 
 
 def _orders_without_injection(suite: OwnSuite) -> Iterator[str]:
-    """Find orders that the world holds although nobody injected them."""
+    """Find orders that the world holds without an injection."""
     benign = canonical_order(str(suite.fresh_world({})))
     tools = canonical_order(" ".join(tool.description for tool in suite.tools))
     for injection in suite.settings.injections:

@@ -110,7 +110,7 @@ class StdioConnection:
             raise ProxyFault("error", "it ended") from error
 
     async def exchange(self, message: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """Write a line, and read lines for as long as somebody wants them."""
+        """Write a line, and yield the lines that come back for as long as they are asked for."""
         await self.send(message)
         if self.process.stdout is None:
             raise ProxyFault("error", "it has no output")
@@ -129,7 +129,7 @@ class StdioConnection:
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody listens on now."""
+    """Return a port of loopback that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -149,7 +149,7 @@ class HttpConnection:
     async def open(
         cls, command: Sequence[str], folder: Path, environment: Mapping[str, str], *, url: str
     ) -> HttpConnection:
-        """Start a proxy, and wait until it listens; whoever calls sets a limit of time."""
+        """Start a proxy, and wait until it listens; the caller sets a limit of time."""
         import aiohttp
 
         process = await _start(command, folder, environment, speaks=False)

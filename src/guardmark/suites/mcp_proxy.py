@@ -83,7 +83,18 @@ class McpProxySettings(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpProxy:
-    """How a proxy is started."""
+    """How a proxy is started.
+
+    Attributes:
+        name: What it is called.
+        command: What starts it, word by word.
+        folder: Where it is started.
+        url: Where it listens; empty where it speaks by stdin and stdout.
+        approves: Whether a request for approval is granted.
+        timeout_s: How long a call may take.
+        start_timeout_s: How long its start may take.
+        view: What of a prompt it looks at.
+    """
 
     name: str
     command: tuple[str, ...]

@@ -194,7 +194,17 @@ def known_calls(solvable: TaskSettings | InjectionSettings) -> list[AgentCall]:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class OwnWorld:
-    """One case's copy of the world of a suite file."""
+    """One case's copy of the world of a suite file.
+
+    Attributes:
+        suite: The suite.
+        task: What the user wants.
+        injection: What the attacker hides, or None.
+        state: The world as it is now.
+        order: The unique part of the order; empty without one.
+        text: The worded order; empty without one.
+        called: How many calls were carried out.
+    """
 
     suite: OwnSuite
     task: TaskSettings

@@ -43,7 +43,12 @@ class StoredCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMove:
-    """What a stored agent did at once: the calls, and what it said beside."""
+    """What a stored agent did at once: the calls, and what it said beside.
+
+    Attributes:
+        calls: The tools that the agent called.
+        text: What it said beside.
+    """
 
     calls: tuple[StoredCall, ...]
     text: str = ""
@@ -149,7 +154,11 @@ class StoredSuite:
 
 @dataclass(eq=False)
 class StoredWorld:
-    """A stored run in the place of a world: calls return what they returned."""
+    """A stored run in the place of a world: calls return what they returned.
+
+    Attributes:
+        case: What is stored of the case.
+    """
 
     case: StoredCase
 

@@ -147,7 +147,7 @@ def file_format(spec: DatasetSpec) -> str:
 
 
 def open_bytes(path: Path) -> io.BufferedReader:
-    """Open a file of this machine, or an object of a store; a pipe or a device is none."""
+    """Open a file of this machine or an object of a store; refuse a pipe or a device."""
     if not address_of(path):
         mode = path.stat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
@@ -272,7 +272,7 @@ def open_text(spec: DatasetSpec) -> BinaryIO:
 
 
 def _recoded(stream: BinaryIO, encoding: str) -> BinaryIO:
-    """Write a text as UTF-8, a piece at a time: what is long goes to a file that nobody sees."""
+    """Write a text as UTF-8, a piece at a time; a long one goes to a temporary file."""
     " ".encode(encoding)  # refuses what is no encoding of texts, such as hex
     with ExitStack() as stack:
         text = stack.enter_context(SpooledTemporaryFile(max_size=_KEPT))

@@ -21,7 +21,7 @@ _SHAPE: Final = '{"a": "...", "b": "...", "same": true, "group": "..."}'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledPair:
-    """Two texts and whether somebody says that they ask for the same.
+    """Two texts, labelled with whether both ask for the same.
 
     Attributes:
         first: One text.

@@ -48,7 +48,7 @@ class JudgeLabels:
     cleared: int
 
     def __post_init__(self) -> None:
-        """Refuse counts that are none."""
+        """Raise `ValueError` for a count that is negative or not whole."""
         for field in fields(self):
             require_count(field.name, getattr(self, field.name))
 

@@ -176,7 +176,7 @@ def _unseen(strata: JudgedStrata) -> str:
 
 
 def _limits(part: Estimate | Ratio) -> Limits:
-    """Return the limits of a part; one that nobody looked at, or one group of, may be anything."""
+    """Return the limits of a part; from 0 to 1 where none or one of its groups was looked at."""
     if part.low is None or part.high is None:
         return Limits(0.0, 1.0)
     return Limits(part.low, part.high)
