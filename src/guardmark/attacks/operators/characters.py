@@ -123,13 +123,12 @@ def _decorate(text: str, use: Use, marks: str, count: int) -> str:
     """Set `count` drawn marks on every letter."""
     draws = use.draws(count * len(text))
     size = len(marks)
-    pieces = []
+    decorated = list(text)
     for index, char in enumerate(text):
-        pieces.append(char)
         if char.isalpha():
             for draw in draws[count * index : count * (index + 1)]:
-                pieces.append(marks[draw % size])
-    return "".join(pieces)
+                decorated[index] += marks[draw % size]
+    return "".join(decorated)
 
 
 def _drop(text: str, use: Use) -> str:  # noqa: ARG001 - one signature for every operator

@@ -41,7 +41,7 @@ _MARKS = ",;:.-*~|"
 
 def _squeezed(text: str) -> str:
     """Write every run of one character once."""
-    return "".join(char for char, _ in groupby(skeleton(text)))
+    return "".join([char for char, _ in groupby(skeleton(text))])
 
 
 def _has_words(text: str) -> bool:
