@@ -244,18 +244,15 @@ def encode(answer: Answer, latency_ns: int | None, flags: int) -> Observed:
     if isinstance(answer, Decision):
         outcome = schema.OUTCOME_CODE[answer.outcome]
         score_kind = schema.SCORE_KIND_CODE[answer.score_kind]
-        score = answer.score
-        if score is not None:  # looked at here: most have none, and this runs for every answer
-            score = _risk(score)
+        # Looked at here: most have none, and this runs for every answer.
+        score = None if answer.score is None else _risk(answer.score)
         if answer.amortised:
             flags |= schema.FLAG_AMORTISED
         if answer.text is not None:
             flags |= _rewriting(answer.text, outcome)
     elif isinstance(answer, Verdict):
         outcome = schema.OUTCOME_CODE[answer.label]
-        score = answer.score
-        if score is not None:
-            score = _risk(score)
+        score = None if answer.score is None else _risk(answer.score)
         score_kind = _NO_SCORE_KIND if score is None else _CLASS_PROBABILITY
         if answer.answer_mode is not None:
             mode = schema.ANSWER_MODE_CODE[answer.answer_mode]
