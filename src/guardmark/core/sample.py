@@ -216,12 +216,14 @@ class Prompt:
         tools: Definitions of the tools that may be called; empty where nothing was said of any.
         session: Id of the conversation for whoever keeps its state; no part of what is said, and
             empty where nobody asked for one.
+        proposed: The call that the text under test spells, where an agent is about to make it.
     """
 
     messages: tuple[Message, ...]
     under_test: int = -1
     tools: tuple[ToolDefinition, ...] = ()
     session: str = field(default="", compare=False)
+    proposed: tuple[ToolCall, ...] = field(default=(), compare=False)
 
     @staticmethod
     def of_text(text: str) -> Prompt:

@@ -241,7 +241,12 @@ class _CaseRun:
         written = write_call(call)
         self._note(StepKind.CALL, written, tool=call.name, has_order=call.is_injected)
         seen = await self._show(
-            Place.TOOL_CALL, Role.ASSISTANT, written, before, has_order=call.is_injected
+            Place.TOOL_CALL,
+            Role.ASSISTANT,
+            written,
+            before,
+            has_order=call.is_injected,
+            call=call,
         )
         if seen.blocked_by:
             if self.rules.on_call_blocked == "stop":
@@ -319,6 +324,7 @@ class _CaseRun:
         *,
         answers: str = "",
         has_order: bool | None = None,
+        call: AgentCall | None = None,
     ) -> _Seen:
         """Ask the guards of a place in their order; the first block ends it."""
         stored = _Seen(text=text)
@@ -326,7 +332,10 @@ class _CaseRun:
         for guard in self.guards.get(place, ()):
             message = Message(role=role, content=text, answers=answers)
             prompt = Prompt(
-                messages=(*before, message), under_test=len(before), tools=tuple(self.listed)
+                messages=(*before, message),
+                under_test=len(before),
+                tools=tuple(self.listed),
+                proposed=_proposed(call, text),
             )
             decision, took = await self.ask(guard, place, prompt)
             self.by_guards = self.by_guards.plus(
@@ -430,6 +439,14 @@ def read_call(text: str, original: AgentCall) -> AgentCall | None:
     if not isinstance(arguments, dict):
         return None
     return replace(original, arguments=arguments)
+
+
+def _proposed(call: AgentCall | None, text: str) -> tuple[ToolCall, ...]:
+    """Return the call that guards are asked about, as the guards before them left it."""
+    if call is None:
+        return ()
+    left = read_call(text, call) or call
+    return (ToolCall(id=left.id, name=left.name, arguments=json.dumps(left.arguments)),)
 
 
 def _rewriting(decision: Decision, place: Place, text: str) -> str | None:

@@ -291,3 +291,30 @@ async def test_a_guard_that_keeps_a_session_hears_each_arm_of_a_case_by_itself(
     for texts in heard.values():
         if len(texts) == 4:
             assert [text.startswith("{") for text in texts] == [True, False, True, False]
+
+
+async def test_a_guard_of_calls_may_take_them_as_the_agent_makes_them(
+    tmp_path: Path, serve: Serve
+) -> None:
+    """Name and arguments, the tools there are, and what was said before."""
+    asked: list[dict[str, Any]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(await request.json())
+        return web.json_response({"blocked": asked[-1]["call"][0]["name"] == "put"})
+
+    body = {name: {"$input": name} for name in ("call", "tools", "messages")}
+    service = {"type": "http", "url": (await serve(answer)).url, "blocked": "$.blocked"}
+    path = write_bench(
+        tmp_path,
+        {"calls": {"tool_call": "service"}},
+        defenses={"service": service | {"body": body}},
+    )
+    _, _, summary = await asyncio.to_thread(_run, path)
+    (arm,) = summary["agent"]["arms"]
+    assert _counts(arm["attack_success"]) == (0, 2 * CASES)
+    calls = [each["call"] for each in asked if each["call"][0]["name"] == "put"]
+    assert {json.loads(call["arguments"])["text"] for (call,) in calls} == {"FERN", "MOSS"}
+    assert all(
+        {tool["function"]["name"] for tool in each["tools"]} == {"look", "put"} for each in asked
+    )

@@ -135,7 +135,7 @@ def _slots(roles: Mapping[Role, str]) -> dict[str, _Slot]:
         return _words(_answer(prompt))
 
     def call(prompt: Prompt, _shown: str, _known: Prompt) -> str:
-        calls = prompt.messages[prompt.under_test].calls
+        calls = prompt.messages[prompt.under_test].calls or prompt.proposed
         listed = [{"name": each.name, "arguments": each.arguments} for each in calls]
         return json.dumps(listed, ensure_ascii=False)
 
@@ -190,9 +190,9 @@ def _answer(prompt: Prompt) -> Message | None:
 
 
 def _call(prompt: Prompt) -> Message | None:
-    """Find the message under test, if it calls tools."""
+    """Find the message under test, if it calls tools or spells a call."""
     message = prompt.messages[prompt.under_test]
-    return message if message.calls else None
+    return message if message.calls or prompt.proposed else None
 
 
 def _first_document(prompt: Prompt) -> Message | None:
