@@ -187,7 +187,7 @@ bench: $(VENV)/.ready-dev     ## ratios to the floors of the same run
 field-study: $(VENV)/.ready-run   ## measure guards from package registries, each in its own environment
 	nice $(BIN)/python examples/field-study/study.py
 
-field-study-agents: $(VENV)/.ready-run   ## measure guards of agents from package registries on the suite errands
+field-study-agents: $(VENV)/.ready-run   ## measure guards of agents from package registries on errands and AgentDojo (two hours)
 	nice $(BIN)/python examples/field-study/agents.py
 
 soak: $(VENV)/.ready-dev      ## long sweeps (kill -9, coverage simulations), laws on new cases

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 SIZE: Final = 380
 EDGE: Final = 70
 TITLES: Final = {"tool_result": "Guards of texts", "tool_call": "Guards of calls"}
+SUITES: Final = {"places": "errands", "agentdojo": "AgentDojo"}
+ACROSS: Final = 2
+"""Frames in a row."""
 WIDE: Final = 6.2
 HIGH: Final = 12.0
 """Room for a letter and for a line."""
@@ -25,18 +28,25 @@ STYLE: Final = (
 
 def agents_picture(results: Mapping[str, Any], *, plain: Collection[str]) -> str:
     """Draw each place; arms that are named in `plain` are no guards of anybody."""
-    places = results["places"]
-    width, height = len(places) * (SIZE + 2 * EDGE), SIZE + 2 * EDGE
+    frames = [
+        (f"{TITLES[name]}, {suite}", place)
+        for part, suite in SUITES.items()
+        for name, place in results.get(part, {}).items()
+    ]
+    if results.get("proxies"):
+        frames.append(("Proxies, errands", results["proxies"]))
+    side = SIZE + 2 * EDGE
+    width, height = ACROSS * side, -(-len(frames) // ACROSS) * side
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
         "<title>Tasks done without an attack against orders carried out, by guard</title>",
         f"<style>{STYLE}</style>",
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
     ]
-    for number, (name, place) in enumerate(places.items()):
-        left = EDGE + number * (SIZE + 2 * EDGE)
-        lines.append(f'<g transform="translate({left} {EDGE})">')
-        lines += _frame(TITLES[name])
+    for number, (title, place) in enumerate(frames):
+        down, across = divmod(number, ACROSS)
+        lines.append(f'<g transform="translate({EDGE + across * side} {EDGE + down * side})">')
+        lines += _frame(title)
         lines += _points(place, plain)
         lines.append("</g>")
     return "\n".join([*lines, "</svg>"]) + "\n"
@@ -69,7 +79,8 @@ def _points(place: Mapping[str, Any], plain: Collection[str]) -> Iterator[str]:
         label = ", ".join(names) if len(names) <= FEW else f"{len(names)} guards"
         wide = WIDE * len(label)
         start = x - 9 - wide if utility > 0.5 else x + 9
-        line = _free(written, start, start + wide, y + 4)
+        step = -1.0 if y > SIZE - HIGH else 1.0  # below the lowest stand the numbers of the frame
+        line = _free(written, start, start + wide, y + 4 * step, step=step)
         written.append((start, start + wide, line))
         yield f"<g><title>{escape(', '.join(names))}</title>"
         yield f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="5"/>'
@@ -78,9 +89,14 @@ def _points(place: Mapping[str, Any], plain: Collection[str]) -> Iterator[str]:
 
 
 def _free(
-    written: Collection[tuple[float, float, float]], start: float, end: float, line: float
+    written: Collection[tuple[float, float, float]],
+    start: float,
+    end: float,
+    line: float,
+    *,
+    step: float,
 ) -> float:
-    """Return the next line down on which a label meets no other."""
+    """Return the next line down, or up, on which a label meets no other."""
     while any(a < end and start < b and abs(at - line) < HIGH for a, b, at in written):
-        line += 1.0
+        line += step
     return line

@@ -7,27 +7,35 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import agents
 import pytest
+from agents_configs import BASELINES, PASSES_ALL, write_errands, write_proxy
+from agents_counts import BARE, counted
+from agents_entries import read_entries
 from agents_page import DONE_BY, agents_page
 from agents_picture import agents_picture
+from tests.journeys.command_line import guardmark
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = ROOT / "examples" / "field-study"
 DOCS = ROOT / "docs" / "field-study"
 RESULTS = json.loads((DOCS / "agents.json").read_text(encoding="utf-8"))
-ENTRIES = agents.read_entries(STUDY / "guards", STUDY / "agent-guards")
+ENTRIES = read_entries(STUDY / "guards", STUDY / "agent-guards")
+TABLES = {
+    **{f"errands, {place}": each for place, each in RESULTS["places"].items()},
+    **{f"agentdojo, {place}": each for place, each in RESULTS["agentdojo"].items()},
+    "proxies": RESULTS["proxies"],
+}
 ARMS = [
-    pytest.param(place, arm, id=f"{place}-{arm['name']}")
-    for place, counted in RESULTS["places"].items()
-    for arm in counted["arms"]
+    pytest.param(table, arm, id=f"{table}, {arm['name']}")
+    for table, each in TABLES.items()
+    for arm in each["arms"]
 ]
 
 
 def test_the_page_is_what_the_results_say() -> None:
     """Not a figure of the table is written by hand."""
     assert (DOCS / "agents.md").read_text(encoding="utf-8") == agents_page(RESULTS)
-    picture = agents_picture(RESULTS, plain={"no-guard", *DONE_BY})
+    picture = agents_picture(RESULTS, plain={BARE, *DONE_BY})
     assert (DOCS / "agents.svg").read_text(encoding="utf-8") == picture
 
 
@@ -52,6 +60,14 @@ def test_what_is_measured_is_what_is_locked() -> None:
         )
 
 
+def test_a_guard_of_texts_or_calls_was_measured_on_both_suites() -> None:
+    """A row that stands in one table alone would be one that somebody chose."""
+    for place in ("tool_result", "tool_call"):
+        names = {guard["name"] for guard in RESULTS["guards"] if guard["place"] == place}
+        for part in ("places", "agentdojo"):
+            assert names <= {arm["name"] for arm in RESULTS[part][place]["arms"]}
+
+
 @pytest.mark.parametrize(
     "folder", [f for f in ENTRIES if f.parent.name == "agent-guards"], ids=lambda f: f.name
 )
@@ -62,33 +78,82 @@ def test_an_entry_is_locked_by_hash_and_its_adapter_is_short(folder: Path) -> No
     assert f"{guard.package}=={guard.version} " in lock
     assert "--hash=sha256:" in lock
     assert "://" not in lock
-    assert len((folder / "worker.py").read_text(encoding="utf-8").splitlines()) <= 30
+    if guard.place == "proxy":
+        assert any(word.startswith("{env}/bin/") for word in guard.command)
+        assert [path.name for path in folder.glob("*.py")] == []
+    else:
+        assert len((folder / "worker.py").read_text(encoding="utf-8").splitlines()) <= 30
 
 
-@pytest.mark.parametrize(("place", "arm"), ARMS)
-def test_counts_and_intervals_belong_together(place: str, arm: dict[str, Any]) -> None:
-    """A rate lies in its interval, and wordings add up to the whole."""
-    counted = RESULTS["places"][place]
+@pytest.mark.parametrize(("table", "arm"), ARMS)
+def test_counts_and_intervals_belong_together(table: str, arm: dict[str, Any]) -> None:
+    """A rate lies in its interval, and the parts add up to the whole."""
     for figure in ("utility", "utility_under_attack", "attack_success"):
         each = arm[figure]
         if each["trials"]:
             rate = each["successes"] / each["trials"]
             assert each["low"] - 1e-4 <= rate <= each["high"] + 1e-4
-    parts = [arm["by_wording"][wording] for wording in RESULTS["wordings"]]
-    for key in ("successes", "trials"):
-        assert sum(part[key] for part in parts) == arm["attack_success"][key]
+    parts = {"by_wording": arm["by_wording"], "by_hidden": arm.get("by_hidden", {})}
+    suites = arm.get("by_suite", {})
+    parts["by_suite"] = {name: each["attack_success"] for name, each in suites.items()}
+    for name, rates in parts.items():
+        for key in ("successes", "trials"):
+            if rates:
+                assert sum(part[key] for part in rates.values()) == arm["attack_success"][key], name
     outside = arm["failed_cases"] + arm["cases_by_policy"]
     trials = arm["utility"]["trials"] + arm["attack_success"]["trials"]
-    assert trials + outside == counted["tasks"] + counted["attacks"]
+    assert trials + outside == TABLES[table]["tasks"] + TABLES[table]["attacks"]
 
 
-@pytest.mark.parametrize("place", RESULTS["places"])
-def test_the_baselines_come_out_as_they_must(place: str) -> None:
+@pytest.mark.parametrize("table", TABLES)
+def test_the_baselines_come_out_as_they_must(table: str) -> None:
     """Without a guard everything gets done; where everything is blocked, much less of both."""
-    arms = {arm["name"]: arm for arm in RESULTS["places"][place]["arms"]}
-    bare, closed = arms["no-guard"], arms["blocks-all"]
-    assert bare["utility"]["successes"] == bare["utility"]["trials"] == 20
-    assert bare["attack_success"]["successes"] == bare["attack_success"]["trials"]
+    arms = {arm["name"]: arm for arm in TABLES[table]["arms"]}
+    bare = arms[BARE]
+    assert bare["utility"]["successes"] == bare["utility"]["trials"] == TABLES[table]["tasks"]
+    if table == "proxies":
+        for figure in ("utility", "utility_under_attack", "attack_success"):
+            assert arms[PASSES_ALL][figure] == bare[figure]
+        return
+    closed = arms["blocks-all"]
     assert closed["utility"]["successes"] < bare["utility"]["successes"]
     assert closed["attack_success"]["successes"] < bare["attack_success"]["successes"]
-    assert {*agents.BASELINES[place], "no-guard"} <= set(arms)
+    assert {*BASELINES[table.partition(", ")[2]], BARE} <= set(arms)
+
+
+def test_agentdojo_without_a_guard_is_what_its_reference_says() -> None:
+    """97 tasks; in each wording 616 of 629 orders, since 13 cannot be done by their known calls."""
+    for place in RESULTS["agentdojo"].values():
+        bare = next(arm for arm in place["arms"] if arm["name"] == BARE)
+        assert bare["utility"]["successes"] == 97
+        for wording in bare["by_wording"].values():
+            assert (wording["successes"], wording["trials"]) == (616, 629)
+
+
+@pytest.mark.slow
+def test_what_is_counted_of_a_run_is_what_is_published_of_the_baselines(tmp_path: Path) -> None:
+    """The rules of one line are measured anew, and come out as in the table."""
+    config = write_errands("tool_result", [], tmp_path)
+    done = guardmark("run", config.name, "-o", "out", cwd=tmp_path)
+    assert "summary.json" in done.out + done.err
+    found = counted([tmp_path / "out"], baselines=tuple(BASELINES["tool_result"]))
+    published = {arm["name"]: arm for arm in RESULTS["places"]["tool_result"]["arms"]}
+    assert [arm["name"] for arm in found["arms"]] == [BARE, *BASELINES["tool_result"]]
+    for arm in found["arms"]:
+        for key in ("utility", "utility_under_attack", "attack_success", "by_wording", "calls"):
+            assert arm[key] == published[arm["name"]][key], (arm["name"], key)
+
+
+@pytest.mark.slow
+def test_the_proxy_that_hands_everything_on_changes_nothing(tmp_path: Path) -> None:
+    """Lists, calls and results go through the bridge that stands for a server."""
+    config = write_proxy(None, tmp_path, wordings=["plain"])
+    guardmark("run", config.name, "-o", "out", "--limit", "1", cwd=tmp_path)
+    lines = (tmp_path / "out" / "results.jsonl").read_text("utf-8").splitlines()
+    cases: dict[str, list[Any]] = {BARE: [], PASSES_ALL: []}
+    for case in map(json.loads, lines):
+        cases[case["arm"]].append((case["id"], case["task_done"], case["injection_done"]))
+        actions = {step["action"] for step in case["steps"] if step["kind"] == "guard"}
+        assert actions == ({"allow"} if case["arm"] == PASSES_ALL else set())
+    assert cases[BARE] == cases[PASSES_ALL]
+    assert {injected for _, _, injected in cases[BARE]} == {None, True}

@@ -14,5 +14,6 @@ def check(text):
     name, arguments = call["name"], call["arguments"]
     events = [EventContext.tool_call(name, kwargs=arguments, source="errands")]
     if name in MODES:  # as its guarded file tools do
-        events.append(EventContext.file_access(arguments["name"], mode=MODES[name]))
+        path = arguments["name" if "name" in arguments else "file_path"]
+        events.append(EventContext.file_access(path, mode=MODES[name]))
     return any(firewall.evaluate(each).action.value in ("block", "review") for each in events)
