@@ -153,15 +153,12 @@ class _Study:
     def measured(self) -> dict[str, Any]:
         """Install every guard, measure the parts that are wanted, and keep the others."""
         before: dict[str, Any] = {}
-        if set(self.options.part) != set(PARTS):
+        if set(self.options.part) != set(PARTS) and self.options.results.is_file():
             before = json.loads(self.options.results.read_text(encoding="utf-8"))
         guards, skipped = self._installed()
         held = self._controls(guards)
-        parts: dict[str, Any] = {
-            key: before[key]
-            for key in ("places", "one_word", "agentdojo", "proxies")
-            if key in before
-        }
+        kept = ("places", "one_word", "agentdojo", "spelt", "proxies")
+        parts: dict[str, Any] = {key: before.get(key, {}) for key in kept}
         for part in self.options.part:
             parts |= dict(getattr(self, f"_{part}")(guards, held))
         listed = tomllib.loads((self.options.more / "left-out.toml").read_text(encoding="utf-8"))

@@ -126,7 +126,8 @@ def _lines(results: Mapping[str, Any]) -> Iterator[str]:
     yield from _in_short(results)
     yield "![Each guard by the tasks that it leaves and the orders that get through](agents.svg)\n"
     for name, head in HEADS.items():
-        yield f"## {head}\n"
+        if any(name in results.get(part, {}) for part in SUITES):
+            yield f"## {head}\n"
         for part, suite in SUITES.items():
             if name in results.get(part, {}):
                 yield f"### {suite}\n"
@@ -204,10 +205,11 @@ def _added_wordings(results: Mapping[str, Any]) -> Iterator[str]:
 
 def _told(results: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the first paragraphs say of the measurement."""
-    guards, errands = results["guards"], next(iter(results["places"].values()))
+    guards = results["guards"]
+    errands = next(iter(results["places"].values()), results.get("proxies") or {})
     parts = [*results["places"].values(), *results.get("agentdojo", {}).values()]
     parts += [results["proxies"]] if results.get("proxies") else []
-    dates = sorted({part["date"] for part in parts})
+    dates = sorted({part["date"] for part in parts}) or ["no day"]
     dojo = next(iter(results.get("agentdojo", {}).values()), {})
     return {
         "count": len(guards),
@@ -216,7 +218,7 @@ def _told(results: Mapping[str, Any]) -> dict[str, Any]:
         "network": ", with the network cut off" if results["is_network_cut"] else "",
         "dates": f"on {dates[0]}" if len(dates) == 1 else f"from {dates[0]} to {dates[-1]}",
         "wordings": len(results["wordings"]),
-        **{key: f"{errands[key]:,}" for key in ("tasks", "injections", "attacks")},
+        **{key: f"{errands.get(key, 0):,}" for key in ("tasks", "injections", "attacks")},
         **{f"dojo_{key}": f"{dojo.get(key, 0):,}" for key in ("tasks", "injections", "attacks")},
     }
 

@@ -39,6 +39,17 @@ def test_the_page_is_what_the_results_say() -> None:
     assert (DOCS / "agents.svg").read_text(encoding="utf-8") == picture
 
 
+def test_a_page_of_one_part_tells_that_part_alone() -> None:
+    """One row is repeated by a study of one guard, which has no table for the others."""
+    proxies = {**RESULTS, "places": {}, "one_word": {}, "agentdojo": {}, "spelt": {}}
+    heads = [line for line in agents_page(proxies).splitlines() if line.startswith("## ")]
+    assert heads[0] == "## Proxies between the agent and its tools"
+    texts = {**RESULTS, "agentdojo": {}, "spelt": {}, "proxies": {}}
+    page = agents_page({**texts, "places": {"tool_result": RESULTS["places"]["tool_result"]}})
+    assert "## Guards of calls" not in page
+    assert "### On AgentDojo" not in page
+
+
 def test_every_entry_is_measured_or_left_out_with_a_reason() -> None:
     """No guard disappears because its figures were bad."""
     measured = {arm.values[1]["name"] for arm in ARMS if isinstance(arm.values[1], dict)}
