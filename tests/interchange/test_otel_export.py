@@ -15,7 +15,7 @@ import pytest
 from tests.cards.test_card import CONFIG, rows
 from tests.journeys.command_line import guardmark, words
 
-from guardmark.interchange.otel.reading import decision_lines
+from guardmark.interchange.otel import decision_lines
 from guardmark.net.otlp import Collector
 
 

@@ -63,7 +63,9 @@ class StopVerdict:
     def sentence(self) -> str:
         """The decision in words."""
         rule, name = self.statement.said, self.statement.defense
-        about = "" if rule.startswith((f"{name}.", f"{name}!")) else f"{name}: "
+        about = ""
+        if not rule.startswith((f"{name}.", f"{name}!")):
+            about = f"{name}: "
         return f"{about}{rule} {self.answer} after {self.groups:,} groups"
 
 
@@ -161,7 +163,8 @@ class EarlyStop:
 
     def estimate(self, defense: str, *, is_attack: bool, look: int | None = None) -> Estimate:
         """Estimate an error rate of a watched defense, with an interval that holds at any look."""
-        look = self._last_look(defense) if look is None else look
+        if look is None:
+            look = self._last_look(defense)
         estimate = self._at(defense, look, is_attack=is_attack)
         if self._largest[is_attack] > 1 or estimate.value is None:
             return estimate
@@ -208,7 +211,9 @@ class EarlyStop:
         if any(each not in self.verdicts for each in about if each != mine[0]):
             return None
         is_at_end = self._filled[defense] == len(self._positions)
-        return mine[0] if mine[0] in self.verdicts or is_at_end else None
+        if mine[0] in self.verdicts or is_at_end:
+            return mine[0]
+        return None
 
     def _bounds(self, defense: str, rule: StopStatement, look: int) -> LookBounds:
         """Return with how many errors a look decides a rule."""
@@ -347,10 +352,14 @@ def _answer(rule: StopStatement, rate: Estimate) -> str:
     if rate.low is None or rate.high is None:
         return ""
     if rule.kind is StopKind.WIDTH:
-        return "reached" if (rate.high - rate.low) / 2 <= rule.limit else ""
+        if (rate.high - rate.low) / 2 <= rule.limit:
+            return "reached"
+        return ""
     if rate.high < rule.limit:
         return "yes"
-    return "no" if rate.low >= rule.limit else ""
+    if rate.low >= rule.limit:
+        return "no"
+    return ""
 
 
 def make_schedule(samples: SampleColumns, *, seed: int) -> Schedule:

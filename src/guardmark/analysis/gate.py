@@ -1,4 +1,4 @@
-"""Limits as values: what a release and live traffic must hold, and how each limit stands.
+"""Limits as values: what a release must hold, and how each limit stands.
 
 A limit of a release is held when the whole interval lies on its good side; all must hold
 (intersection-union). It is broken when the exact lower bound, at effective counts and after Holm
@@ -25,7 +25,7 @@ from guardmark.stats.multiplicity import holm
 from guardmark.stats.planning import pairs_to_decide, rows_to_decide
 from guardmark.stats.rates.clustered import exceedance
 from guardmark.stats.rates.proportion import wilson
-from guardmark.stats.sequential import beta_mixture_sequence, spent_confidence
+from guardmark.stats.sequential import spent_confidence
 from guardmark.store.reader import RunState
 from guardmark.store.schema import FLAG_CACHED, FLAG_SHARED
 
@@ -49,7 +49,6 @@ SYSTEM_RULES: Final = {
 """Rules about defenses, and what they are called where they are about the system."""
 
 EVERY_VALUE: Final = "*"  # in a policy, all values of a facet that are not named
-RATES: Final = ("blocked", "fpr", "asr", "malformed", "errors")  # of live traffic
 
 
 class GateStatus(StrEnum):
@@ -227,7 +226,8 @@ def check_limits(
     frame: Frame, policy: GatePolicy, arms: Sequence[DefenseColumn] | None = None
 ) -> tuple[GateCheck, ...]:
     """Check the limits of a policy about defenses; all that it is about unless `arms` says."""
-    arms = gated_arms(frame, policy) if arms is None else arms
+    if arms is None:
+        arms = gated_arms(frame, policy)
     require_facets(policy.per_facet, frame)
     checks: list[_Measured] = []
     for arm in arms:
@@ -258,26 +258,27 @@ def _decide(measured: Sequence[_Measured]) -> tuple[GateCheck, ...]:
 
     A rate is held against its limit at the error of its own confidence: half of it, one-sided.
     """
-    is_slice = [check.rule.startswith(OF_SLICES) for check, _ in measured]
-    pairs = zip(measured, is_slice, strict=True)
-    family = [check.p_value if of_slice else None for (check, _), of_slice in pairs]
-    adjusted = enumerate(holm(family))
-    adjusted_p = {at: p_value for at, p_value in adjusted if p_value is not None}
+    family = []
+    for check, _ in measured:
+        of_slice = check.rule.startswith(OF_SLICES)
+        family.append(check.p_value if of_slice else None)
+    adjusted_p = {at: p for at, p in enumerate(holm(family)) if p is not None}
     checks = []
     for at, (check, rate) in enumerate(measured):
         p_value = adjusted_p.get(at, check.p_value)
-        is_broken = (
-            p_value is not None and p_value <= _level(rate) and check.standing is GateStatus.OPEN
-        )
-        standing = GateStatus.BROKEN if is_broken else check.standing
+        standing = check.standing
+        if p_value is not None and p_value <= _level(rate) and standing is GateStatus.OPEN:
+            standing = GateStatus.BROKEN
         checks.append(replace(check, standing=standing, p_value=p_value))
     left = sum(checks[at].standing is not GateStatus.BROKEN for at in adjusted_p)
     decided = []
-    for check, (_, rate), of_slice in zip(checks, measured, is_slice, strict=True):
+    for check, (_, rate) in zip(checks, measured, strict=True):
         if rate is None or check.standing is not GateStatus.OPEN:
             decided.append(check)
             continue
-        level = _level(rate) / (max(left, 1) if of_slice else 1)
+        level = _level(rate)
+        if check.rule.startswith(OF_SLICES):
+            level /= max(left, 1)
         needed = rows_to_decide(rate, check.limit, level=level)
         if needed is not None:  # so many as there are did not
             needed = max(needed, check.trials + 1)
@@ -287,7 +288,9 @@ def _decide(measured: Sequence[_Measured]) -> tuple[GateCheck, ...]:
 
 def _level(rate: Estimate | None) -> float:
     """Return the one-sided error at which a rate is shown to be above its limit."""
-    return 0.0 if rate is None else (1 - rate.confidence) / 2
+    if rate is None:
+        return 0.0
+    return (1 - rate.confidence) / 2
 
 
 def gated_arms(frame: Frame, policy: GatePolicy) -> tuple[DefenseColumn, ...]:
@@ -308,7 +311,9 @@ def check_system(system: Frame, policy: GatePolicy) -> tuple[GateCheck, ...]:
 
 def system_rule(rule: str) -> str:
     """Return what a rule about defenses is called where it is about the system."""
-    return f"system.{rule}" if rule.startswith(OF_SLICES) else SYSTEM_RULES[rule]
+    if rule.startswith(OF_SLICES):
+        return f"system.{rule}"
+    return SYSTEM_RULES[rule]
 
 
 def check_judging(agreement: Estimate | None, least: float) -> GateCheck:
@@ -348,6 +353,18 @@ def check_complete(status: RunStatus, *, subject: str = "run") -> tuple[GateChec
     return (replace(check, value=float(status.stored)),)
 
 
+def reference_rates(frame: Frame, arm: DefenseColumn) -> dict[str, Estimate]:
+    """Estimate the rates of a defense of a run that limits are about."""
+    errors, outcome = estimate_rates(frame, arm), arm.records.outcome
+    return {
+        "blocked": estimate_share(frame, arm, arm.is_blocked, arm.is_answered),
+        "fpr": errors.false_positive_rate,
+        "asr": errors.attack_success_rate,
+        "malformed": estimate_share(frame, arm, outcome == MALFORMED),
+        "errors": estimate_share(frame, arm, outcome == ERROR),
+    }
+
+
 def _rates(frame: Frame, arm: DefenseColumn, policy: GatePolicy) -> Iterator[_Measured]:
     rates = reference_rates(frame, arm)
     for rule, subject, name in (
@@ -356,7 +373,8 @@ def _rates(frame: Frame, arm: DefenseColumn, policy: GatePolicy) -> Iterator[_Me
         ("max_malformed", "samples", "malformed"),
         ("max_errors", "samples", "errors"),
     ):
-        if (limit := getattr(policy, rule)) is not None:
+        limit = getattr(policy, rule)
+        if limit is not None:
             yield _of_rate(rates[name], (rule, arm.name, subject), limit)
 
 
@@ -528,87 +546,8 @@ def _regression(
         needed = pairs_to_decide(difference, margin, alpha=alpha, tests=tests)
         if needed is not None:  # so many as there are did not
             needed = max(needed, difference.pairs + 1)
-    reason = "" if value is not None else (difference.reason or "no sample answered by both")
+    reason = ""
+    if value is None:
+        reason = difference.reason or "no sample answered by both"
     check = _check(named, margin, difference, unit=GateUnit.POINTS, trials=difference.pairs)
     return replace(check, standing=standing, p_value=p_value, needed=needed, reason=reason)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveRate:
-    """A rate of live traffic beside that of a reference run and its limit."""
-
-    defense: str
-    name: str
-    live: Estimate
-    reference: Estimate | None
-    is_drift_shown: bool  # Both intervals lie apart, each at the confidence of half the error.
-    limit: float | None
-    is_broken: bool  # The whole interval lies above the limit.
-    after_lines: int = 0  # When a limit was shown to be broken.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveDefense:
-    """What a defense did so far; what was audited is what has a label.
-
-    Attributes:
-        audited: Of what it blocked, and of what it allowed.
-        is_audit_even: If not, rates of audited samples show neither drift nor a broken limit.
-    """
-
-    defense: str
-    rates: tuple[LiveRate, ...]
-    audited: Mapping[str, Estimate]
-    is_audit_even: bool
-
-
-def watch_defense(
-    name: str,
-    rows: Sequence[Sequence[int]],
-    *,
-    reference: Mapping[str, Estimate],
-    limits: Mapping[str, float],
-) -> LiveDefense:
-    """Estimate the rates of a defense from its counts by label and outcome."""
-    (passed, alarms, *_), (missed, caught, *_), _ = rows
-    allowed, blocked, malformed, errors = (sum(each) for each in zip(*rows, strict=True))
-    every = allowed + blocked + malformed + errors
-    of_sides = (alarms, passed + alarms), (missed, missed + caught)
-    pairs = (blocked, allowed + blocked), *of_sides, (malformed, every), (errors, every)
-    audited = {
-        "blocked": beta_mixture_sequence(alarms + caught, blocked),
-        "allowed": beta_mixture_sequence(passed + missed, allowed),
-    }
-    is_even, rates = not _lie_apart(*audited.values()), []
-    for each, counts in zip(RATES, pairs, strict=True):
-        live, other = beta_mixture_sequence(*counts), reference.get(each)
-        strict = other and beta_mixture_sequence(*counts, confidence=other.confidence)
-        is_told, limit = is_even or each not in {"fpr", "asr"}, limits.get(each)
-        rates.append(
-            LiveRate(
-                defense=name,
-                name=each,
-                live=live,
-                reference=other,
-                is_drift_shown=bool(is_told and strict and other and _lie_apart(strict, other)),
-                limit=limit,
-                is_broken=is_told and limit is not None and (live.low or 0.0) > limit,
-            )
-        )
-    return LiveDefense(defense=name, rates=tuple(rates), audited=audited, is_audit_even=is_even)
-
-
-def _lie_apart(*pair: Estimate) -> bool:
-    return max(e.low or 0.0 for e in pair) > min(1.0 if e.high is None else e.high for e in pair)
-
-
-def reference_rates(frame: Frame, arm: DefenseColumn) -> dict[str, Estimate]:
-    """Estimate the rates of a defense of a run that limits are about."""
-    errors, outcome = estimate_rates(frame, arm), arm.records.outcome
-    return {
-        "blocked": estimate_share(frame, arm, arm.is_blocked, arm.is_answered),
-        "fpr": errors.false_positive_rate,
-        "asr": errors.attack_success_rate,
-        "malformed": estimate_share(frame, arm, outcome == MALFORMED),
-        "errors": estimate_share(frame, arm, outcome == ERROR),
-    }

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from guardmark.analysis.compare.recommendations import Advice, recommend
-from guardmark.analysis.defense.alike import find_alike
 from guardmark.analysis.defense.blind_spots import find_blind_spots
 from guardmark.analysis.defense.bypasses import WorstSamples, find_worst
-from guardmark.analysis.defense.changed_texts import find_changed_texts
 from guardmark.analysis.defense.costs import PartRetries, read_part_usage
 from guardmark.analysis.defense.counted_run import MOST_HELD, read_for_report
 from guardmark.analysis.defense.defense_analysis import DefenseAnalysis, analyse_defense
+from guardmark.analysis.defense.doubts import find_alike, find_changed_texts
 from guardmark.analysis.defense.latency import asking_ranks
 from guardmark.analysis.defense.slices import FACETS, Slicer, TaxonomyCoverage, count_taxonomy
 from guardmark.analysis.pipeline.frame import SYSTEM, holds_parts
@@ -37,8 +36,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.agents.figures import AgentAnalysis
     from guardmark.analysis.agents.replay import ReplayAnalysis
     from guardmark.analysis.compare.comparison import RunComparison
-    from guardmark.analysis.defense.alike import AlikeAnswers
-    from guardmark.analysis.defense.changed_texts import ChangedTexts
+    from guardmark.analysis.defense.doubts import AlikeAnswers, ChangedTexts
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.defense.masking import Masking
     from guardmark.analysis.defense.native_categories import NativeCategory
@@ -205,7 +203,9 @@ _NONE_BY_TURN: Final[Mapping[str, TurnFigures]] = {}
 
 def _asked(frame: Frame) -> NDArray[np.int64] | None:
     """Return the rank at which each sample was asked about, in each repeat; None of counts."""
-    return asking_ranks(frame) if frame.times is None else None
+    if frame.times is None:
+        return asking_ranks(frame)
+    return None
 
 
 def _analyse_arms(
@@ -332,7 +332,8 @@ def _pipeline(
     from guardmark.analysis.pipeline.frame import read_system
 
     parts: dict[str, Any] = {"pipeline": analyse_pipeline(reader, frame, frame.settings)}
-    if (system := read_system(reader, frame)) is not None:
+    system = read_system(reader, frame)
+    if system is not None:
         parts["system"] = _analyse_arms(system, slicers=slicers, taxonomy=taxonomy)
         few = replace(frame.settings, listed_samples=min(_EXCHANGES, frame.settings.listed_samples))
         parts["system_worst"] = find_worst(reader, replace(system, settings=few))

@@ -88,7 +88,9 @@ class AnalysisSettings:
     def of(manifest: RunManifest) -> AnalysisSettings:
         """Take from a manifest what it fixes; `dataclasses.replace` changes the rest."""
         run = manifest.settings.get("run")
-        rules = run.get("stop_when") if isinstance(run, dict) else None
+        rules = None
+        if isinstance(run, dict):
+            rules = run.get("stop_when")
         return AnalysisSettings(
             confidence=manifest.confidence,
             min_per_category=manifest.min_per_category,

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.parts.loading import load_config, load_data
 from guardmark.app.settings import StatsSettings
@@ -45,7 +45,11 @@ _MOST_NAMED: Final = 5  # categories in one warning
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A file that was written."""
+    """A file that was written.
+
+    Attributes:
+        left_out: Samples that have no such variant.
+    """
 
     path: str
     attacks: int
@@ -53,18 +57,23 @@ class Written:
     groups: int
     inert_cells: int
     unlabelled: int = 0
-    left_out: int = 0  # samples that have no such variant
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataDiff:
-    """What two versions of data share; samples are matched by their content."""
+    """What two versions of data share; samples are matched by their content.
 
-    common: int  # distinct contents with the same label, which runs are compared on
+    Attributes:
+        common: Distinct contents with the same label, which runs are compared on.
+        refiled: Common, in another category or group.
+    """
+
+    common: int
     removed: tuple[str, ...]
     added: tuple[str, ...]
     relabelled: tuple[str, ...]
-    refiled: tuple[str, ...]  # common, in another category or group
+    refiled: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +134,9 @@ def _undeclared_warnings(opened: OpenedData) -> Iterator[str]:
         hint = did_you_mean(name, known).strip()
         names.append(f"{name!r} ({hint[0].lower()}{hint[1:]})" if hint else repr(name))
     more = len(opened.undeclared) - len(names)
-    rest = f" and {more:,} more" if more else ""
+    rest = ""
+    if more:
+        rest = f" and {more:,} more"
     yield (
         f"categories that are not declared: {', '.join(names)}{rest}. A run refuses them until "
         "they are declared (taxonomy: {extend: ...}) or, beside path:, open_categories: true "
@@ -135,15 +146,26 @@ def _undeclared_warnings(opened: OpenedData) -> Iterator[str]:
 
 def diff_data(first: LoadedData, second: LoadedData) -> DataDiff:
     """Compare two versions of data."""
-    old, new = ({s.prompt.digest(): s for s in data.samples()} for data in (first, second))
-    both = [(sample, new[key]) for key, sample in old.items() if key in new]
-    same = [(a, b) for a, b in both if a.label is b.label]
+    old = {sample.prompt.digest(): sample for sample in first.samples()}
+    new = {sample.prompt.digest(): sample for sample in second.samples()}
+    common = 0
+    removed, relabelled, refiled = [], [], []
+    for key, before in old.items():
+        after = new.get(key)
+        if after is None:
+            removed.append(before.id)
+        elif before.label is not after.label:
+            relabelled.append(after.id)
+        else:
+            common += 1
+            if (before.category, before.group) != (after.category, after.group):
+                refiled.append(after.id)
     return DataDiff(
-        common=len(same),
-        removed=tuple(sample.id for key, sample in old.items() if key not in new),
+        common=common,
+        removed=tuple(removed),
         added=tuple(sample.id for key, sample in new.items() if key not in old),
-        relabelled=tuple(b.id for a, b in both if a.label is not b.label),
-        refiled=tuple(b.id for a, b in same if (a.category, a.group) != (b.category, b.group)),
+        relabelled=tuple(relabelled),
+        refiled=tuple(refiled),
     )
 
 
@@ -154,7 +176,9 @@ def convert_data(
     samples = list(opened.loaded.every_sample())
     if group:
         samples = group_similar(samples, threshold=opened.criteria.threshold)
-    kept = [made for each in samples if (made := as_picture(each))] if draw else samples
+    kept = samples
+    if draw:
+        kept = [picture for picture in map(as_picture, samples) if picture]
     return replace(_write(kept, out, force=force), left_out=len(samples) - len(kept))
 
 
@@ -187,8 +211,9 @@ def split_data(
     threshold = None if groups_only else opened.criteria.threshold
     samples = list(opened.loaded.every_sample())
     parts = assign_parts(samples, shares, seed=seed, threshold=threshold)
-    pairs = list(zip(samples, parts, strict=True))
-    kept = {name: [sample for sample, part in pairs if part == name] for name in outs}
+    kept: dict[str, list[Sample]] = {name: [] for name in outs}
+    for sample, part in zip(samples, parts, strict=True):
+        kept[part].append(sample)
     return tuple(_write(kept[name], out, force=force) for name, out in outs.items())
 
 
@@ -246,12 +271,16 @@ class FileOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedData:
-    """Validated data and what it is held against."""
+    """Validated data and what it is held against.
+
+    Attributes:
+        undeclared: Categories of attacks that a run would refuse.
+    """
 
     shown_as: str
     loaded: LoadedData
     criteria: Criteria
-    undeclared: tuple[str, ...] = ()  # categories of attacks that a run would refuse
+    undeclared: tuple[str, ...] = ()
 
 
 def open_to_check(
@@ -317,7 +346,11 @@ def data_specs(target: str, options: FileOptions) -> tuple[DatasetSpec, ...]:
             raise ConfigError(
                 f"--map: a sample has no field {name!r}.{hint} Known: {listed(SAMPLE_FIELDS)}."
             )
-    stated = {f.name: value for f in fields(options) if (value := getattr(options, f.name))}
+    stated: dict[str, Any] = {}
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if value:
+            stated[option.name] = value
     stated["filter"] = {path: list(values) for path, values in options.filter.items()}
     stated["path"] = target
     return dataset_specs(checked_settings(DataSettings, stated, Source(shown_as=target)), Path())

@@ -16,14 +16,18 @@ if TYPE_CHECKING:
 
 def judging_names(reader: RecordReader) -> tuple[str, ...]:
     """Return what figures can stand on: every judging, and each judge of several."""
-    layers = (layer for _, stage, layer in reader.recorded_stages() if stage is Stage.JUDGE)
-    judged = (each for each in layers if reader.layer_settings(each).get("kind") != "human")
-    return tuple(dict.fromkeys(name for each in judged for name in (each.split("/")[0], each)))
+    names: dict[str, None] = {}  # in their order, each once
+    for _, stage, layer in reader.recorded_stages():
+        if stage is Stage.JUDGE and reader.layer_settings(layer).get("kind") != "human":
+            names[layer.split("/")[0]] = None
+            names[layer] = None
+    return tuple(names)
 
 
 def require_judging(reader: RecordReader, name: str) -> None:
     """Refuse a judging that a run has not."""
-    if name not in (known := judging_names(reader)):
+    known = judging_names(reader)
+    if name not in known:
         raise UnknownName("judging of this run", name, known)
 
 

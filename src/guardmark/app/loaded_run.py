@@ -32,8 +32,14 @@ if TYPE_CHECKING:
     from guardmark.store.columns import RecordColumns, SampleColumns
 
 _FACETS = (
-    *("category", "subcategory", "severity", "language", "variant", "technique"),
-    *("source", "group"),
+    "category",
+    "subcategory",
+    "severity",
+    "language",
+    "variant",
+    "technique",
+    "source",
+    "group",
 )
 
 

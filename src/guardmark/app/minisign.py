@@ -44,7 +44,9 @@ def read_signature(signed: Path, signature: Path, *, public_key: Path) -> Signed
         fault = f"{signed.name} is not what was signed"
     elif not _holds(public, over_comment, own[10:] + comment):
         fault = "its comment is not what was signed"
-    said = "" if fault else comment.decode(errors="replace")
+    said = ""
+    if not fault:
+        said = comment.decode(errors="replace")
     return SignedFile(key=_name(public), comment=said, fault=fault)
 
 

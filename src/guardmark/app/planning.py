@@ -26,7 +26,11 @@ USUAL_ICC: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What somebody wants to be able to say; exactly one of the first four."""
+    """What somebody wants to be able to say; exactly one of the first four.
+
+    Attributes:
+        power: Chance that it comes out; None: the usual one of the claim.
+    """
 
     margin: float | None = None
     zero_events: float | None = None
@@ -34,7 +38,7 @@ class Claim:
     non_inferiority: float | None = None
     rate: float | None = None
     discordance: float | None = None
-    power: float | None = None  # Chance that it comes out; None: the usual one of the claim.
+    power: float | None = None
     confidence: float = 0.95
     tests: int = 2
 
@@ -87,7 +91,9 @@ def _of_a_rate(claim: Claim, name: str, layout: Layout) -> SizePlan:
     value, rate, confidence = float(getattr(claim, name)), claim.rate, claim.confidence
     points, share = f"{100 * value:g}", f"{confidence:.0%}"
     if name == "zero_events":
-        seen = "" if rate is None else f" at a true rate of {100 * rate:g} %"
+        seen = ""
+        if rate is not None:
+            seen = f" at a true rate of {100 * rate:g} %"
         return SizePlan(
             claim=f"no event among them keeps the interval at or below {points} %",
             unit="samples",

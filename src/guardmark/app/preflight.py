@@ -82,18 +82,24 @@ class Forecast:
 
 @dataclass(slots=True)
 class TextVolume:
-    """How much text the data set holds, as each kind of part is shown it."""
+    """How much text the data set holds, as each kind of part is shown it.
+
+    Attributes:
+        images: Samples that show one.
+        with_documents: Samples.
+        in_documents: Characters.
+    """
 
     samples: int = 0
     shown: dict[View, int] = field(default_factory=lambda: dict.fromkeys(View, 0))
     characters: dict[View, int] = field(default_factory=lambda: dict.fromkeys(View, 0))
-    images: Counter[View] = field(default_factory=Counter)  # samples that show one
+    images: Counter[View] = field(default_factory=Counter)
     lengths: dict[View, Counter[int]] = field(default_factory=lambda: {v: Counter() for v in View})
     conversations: int = 0
     exchanges: int = 0
     documents: int = 0
-    with_documents: int = 0  # samples
-    in_documents: int = 0  # characters
+    with_documents: int = 0
+    in_documents: int = 0
 
     def mean_units(self, view: View, characters: int) -> float:
         """Return how many units of so many characters a sample has on average; one at least."""
@@ -122,12 +128,16 @@ class TextVolume:
 
 
 class _Work(NamedTuple):
-    """Calls of one part, and the tokens that they read and write together; inf where unknown."""
+    """Calls of one part, and the tokens that they read and write together; inf where unknown.
+
+    Attributes:
+        units: Of text, where its price counts them.
+    """
 
     calls: float = 0.0
     read: float = 0.0
     written: float = 0.0
-    units: float = 0.0  # of text, where its price counts them
+    units: float = 0.0
 
     def and_more(self, other: _Work) -> _Work:
         """Return both together."""
@@ -193,11 +203,14 @@ def _forecast(
 ) -> Forecast:
     """Add up what a part and those it is made of take at least and at most, behind services."""
     least, most = works
-    remote = [
-        path
-        for path in most
-        if service_address(loaded.parts[path]) or price_at(loaded, path) is not None
-    ]
+    remote: list[Keys] = []
+    prices: list[tuple[Keys, PriceSettings]] = []
+    for path in most:
+        price = price_at(loaded, path)
+        if price is not None:
+            prices.append((path, price))
+        if price is not None or service_address(loaded.parts[path]):
+            remote.append(path)
     if loaded.config.run.cache:
         least = dict.fromkeys(remote, _Work())  # every answer may be kept already
     calls = sum(most[path].calls for path in remote)
@@ -206,10 +219,10 @@ def _forecast(
         at_once = concurrency_of(loaded).get(name_at(loaded, remote[0]))
         at_once = at_once or getattr(loaded.parts[remote[0]], "processes", None)
         seconds = calls * median_ms / 1000 / (at_once or loaded.config.run.concurrency)
-    prices = {path: price for path in remote if (price := price_at(loaded, path)) is not None}
     cost = None
     if remote and len(prices) == len(remote):
-        low, high = (sum(work[at].cost(prices[at]) for at in remote) for work in (least, most))
+        low = sum(least[path].cost(price) for path, price in prices)
+        high = sum(most[path].cost(price) for path, price in prices)
         cost = Span(at_least=low, at_most=high if isfinite(high) else None)
     at_least = sum(least[path].calls for path in remote)
     span = Span(at_least=at_least, at_most=calls)
@@ -359,7 +372,9 @@ class _Limit:
         is_certain = not {NO_GUARD, *after}.isdisjoint(guards)
         is_certain = is_certain or any(Place.INPUT not in arm.guards_at() for arm in arms)
         most = float(self.volume.samples * self.loaded.config.run.repeats)
-        return most if is_certain or self.is_most else 0.0
+        if is_certain or self.is_most:
+            return most
+        return 0.0
 
     def _most_texts(self, part: str, place: Place | None = None) -> int:
         """Return of how many texts a part may be asked for a sample, by who may rewrite before it.
@@ -393,7 +408,9 @@ class _Limit:
             is_context = at is Place.CONTEXT  # a document that is left out is another request
             if is_context or getattr(self.loaded.parts["defenses", name], "rewritten", None):
                 written += [(*each, stored_name(name, at)) for each in written]
-        return set() if place is not None else set(written)
+        if place is not None:
+            return set()
+        return set(written)
 
     def of_model(self) -> _Work:
         """Return the work of the target model."""
@@ -430,11 +447,17 @@ class _Limit:
     def _before(self, settings: Any) -> str:
         """What a part is told before every material: a system prompt, a policy, a rubric."""
         before = getattr(settings, "before", None)
-        return "" if before is None else str(before(self.loaded.folder))
+        if before is None:
+            return ""
+        return str(before(self.loaded.folder))
 
     def _written(self, settings: Any) -> float:
-        most = getattr(settings, "most_written", None) if self.is_most else 1
-        return inf if most is None else float(most)
+        most: int | None = 1
+        if self.is_most:
+            most = getattr(settings, "most_written", None)
+        if most is None:
+            return inf
+        return float(most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -450,14 +473,18 @@ class SizeCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What a few live calls showed."""
+    """What a few live calls showed.
+
+    Attributes:
+        by_label: Label of each sample, and what came of it.
+        answer: One native answer that could not be read, and the paths in it that may decide.
+    """
 
     defense: str
     outcomes: Mapping[str, int] = field(default_factory=dict)
-    by_label: tuple[tuple[str, str], ...] = ()  # Label of each sample, and what came of it.
+    by_label: tuple[tuple[str, str], ...] = ()
     median_ms: float | None = None
     messages: tuple[str, ...] = ()
-    # One native answer that could not be read, and the paths in it that may decide.
     answer: str = ""
 
 
@@ -491,7 +518,9 @@ def _tally(data: LoadedData) -> tuple[dict[str, Counter[str]], TextVolume]:
 
 def _size(subject: str, groups: Counter[str], stats: StatsSettings) -> SizeCheck:
     samples = groups.total()
-    width = wilson_half_width(0.5, samples, confidence=stats.confidence) if samples else None
+    width = None
+    if samples:
+        width = wilson_half_width(0.5, samples, confidence=stats.confidence)
     return SizeCheck(
         subject=subject,
         samples=samples,
@@ -542,7 +571,9 @@ def _advise_on_ray(loaded: LoadedConfig, parts: Parts, data: LoadedData) -> Iter
     local = [built for built in parts.defenses if built.manifest.name in elsewhere]
     if run.cluster is not None:
         prompts = [sample.prompt for sample in _alternating(data, 8)]
-        each_s = run_on_loop(time_parts(local, prompts)) if prompts else 0.0
+        each_s = 0.0
+        if prompts:
+            each_s = run_on_loop(time_parts(local, prompts))
         yield from doubts(run.cluster, each_s, calls=data.count * run.repeats, parts=len(local))
 
 

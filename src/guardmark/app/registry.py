@@ -101,7 +101,9 @@ def providers(kind: str) -> Mapping[str, tuple[Provider, ...]]:
     """Return who provides each type of a kind; more than one where packages are at odds."""
     table = {name: [Provider(target=target)] for name, target in builtin_parts()[kind].items()}
     for entry in entry_points(group=GROUPS[kind]):
-        package = "" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
+        package = ""
+        if entry.dist is not None:
+            package = f"{entry.dist.name} {entry.dist.version}"
         known = table.setdefault(entry.name, [])
         if all(provider.target != entry.value for provider in known):
             known.append(Provider(target=entry.value, package=package))
@@ -141,7 +143,9 @@ def package_of(kind: str, part_type: str, target: str = "") -> str:
 def helper_kind(name: str, settings: Mapping[str, object]) -> str:
     """Return of which kind a part is that helps an attacker."""
     is_model = name != "equivalence" or str(settings.get("type")) in known_types("model")
-    return "model" if is_model else "embedding"
+    if is_model:
+        return "model"
+    return "embedding"
 
 
 def build_part(settings: Any, name: str, context: BuildContext) -> object:

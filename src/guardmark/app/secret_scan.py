@@ -28,13 +28,16 @@ def require_no_secret(paths: Iterable[Path | None]) -> None:
     searching = KNOWN.named()
     if searching.is_empty:
         return
-    hits = [
-        f"{path} holds the value of {', '.join(sorted(names))}"
-        for path in chain.from_iterable(_files(each) for each in paths if each is not None)
-        if (names := _names_in_file(path, searching))
-    ]
+    hits = []
+    for path in filter(None, paths):
+        for file in _files(path):
+            names = _names_in_file(file, searching)
+            if names:
+                hits.append(f"{file} holds the value of {', '.join(sorted(names))}")
     if hits:
-        more = f"\n... and {len(hits) - _MOST_NAMED} more files" if hits[_MOST_NAMED:] else ""
+        more = ""
+        if hits[_MOST_NAMED:]:
+            more = f"\n... and {len(hits) - _MOST_NAMED} more files"
         raise UntrustworthyRun(
             "A key is in what was written, as it is or encoded:\n"
             f"{chr(10).join(hits[:_MOST_NAMED])}{more}\n"
@@ -62,7 +65,9 @@ def _names_in_file(path: Path, searching: Redactor) -> frozenset[str]:
         raise StorageError(
             f"{path} cannot be read: {error.strerror}.\nNext: make it readable."
         ) from error
-    return names | _names_in_rows(path, searching) if path.name == "records.sqlite" else names
+    if path.name == "records.sqlite":
+        return names | _names_in_rows(path, searching)
+    return names
 
 
 def _names_in_rows(path: Path, searching: Redactor) -> frozenset[str]:

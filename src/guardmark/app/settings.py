@@ -76,7 +76,9 @@ class RunSettings(ClusterSettings):
     @field_validator("shard")
     @classmethod
     def _some_shards(cls, value: str | None) -> str | None:
-        return None if value is None else str(ShardSet.parse(value))
+        if value is None:
+            return None
+        return str(ShardSet.parse(value))
 
 
 class TaxonomySettings(Settings):
@@ -86,7 +88,13 @@ class TaxonomySettings(Settings):
 
 
 FACET_NAMES = (
-    *("category", "subcategory", "severity", "language", "length", "variant", "technique"),
+    "category",
+    "subcategory",
+    "severity",
+    "language",
+    "length",
+    "variant",
+    "technique",
     "source",
 )
 """What samples are sliced by without a word."""
@@ -153,7 +161,9 @@ _GuardNames = str | list[str]
 
 
 def _as_names(stated: _GuardNames) -> tuple[str, ...]:
-    return (stated,) if isinstance(stated, str) else tuple(stated)
+    if isinstance(stated, str):
+        return (stated,)
+    return tuple(stated)
 
 
 class ContextGuardSettings(Settings):
@@ -280,7 +290,9 @@ class PipelineArmSettings(Settings):
     @property
     def chunks(self) -> ChunkRule | None:
         """After how many characters the guard behind the model is asked again, where it is."""
-        return self.output.rule if isinstance(self.output, ChunkSettings) else None
+        if isinstance(self.output, ChunkSettings):
+            return self.output.rule
+        return None
 
     @field_validator("input", mode="before")
     @classmethod
@@ -343,14 +355,20 @@ class PipelineSettings(Settings):
             return value
         arms: dict[Any, Any] = {}
         for name, arm in value.items():
-            output = arm.get("output") if isinstance(arm, dict) else None
-            stated = output.get("every") if isinstance(output, dict) else None
+            output = None
+            if isinstance(arm, dict):
+                output = arm.get("output")
+            stated = None
+            if isinstance(output, dict):
+                stated = output.get("every")
             if not isinstance(stated, list) or not isinstance(output, dict):
                 arms[name] = arm
                 continue
             wrong = [each for each in stated if not _is_chunk(each)]
             if wrong or not stated:
-                found = f", found {wrong[0]!r}" if wrong else ", found an empty list"
+                found = ", found an empty list"
+                if wrong:
+                    found = f", found {wrong[0]!r}"
                 raise ValueError(f"{name}.output.every {_EVERY_MEANS}{found}")
             for every in dict.fromkeys(stated):
                 made = f"{name}-every-{every}"
@@ -425,7 +443,9 @@ class AgentSettings(Settings):
     @property
     def suites(self) -> tuple[str, ...]:
         """The suites, in order."""
-        return (self.suite,) if isinstance(self.suite, str) else tuple(self.suite)
+        if isinstance(self.suite, str):
+            return (self.suite,)
+        return tuple(self.suite)
 
     @property
     def agent_names(self) -> tuple[str, ...]:
@@ -562,7 +582,9 @@ class SliceGateSettings(Settings):
     @field_validator("every", mode="before")
     @classmethod
     def _one_or_several(cls, value: object) -> object:
-        return [value] if isinstance(value, dict) else value
+        if isinstance(value, dict):
+            return [value]
+        return value
 
 
 class SystemGateSettings(SliceGateSettings):

@@ -225,16 +225,22 @@ def gate(
     from guardmark.app.results.gating import check_run, gate_policy
     from guardmark.app.results.gating import gate as check_gate
 
-    base = None if baseline is None else Path(baseline)
+    base = None
+    if baseline is not None:
+        base = Path(baseline)
     with python_words(gate):
         if not limits:
-            named = Path(policy) if policy else None
+            named = None
+            if policy:
+                named = Path(policy)
             return check_gate(Path(path), policy=named, baseline=base, is_first=first)
         if policy is not None:
             raise ConfigError("Limits are given by policy= or by name, not both.")
         stated = checked_settings(GateSettings, limits, Source(shown_as="gate()"))
         with open_run(Path(path)) as opened:
-            found = None if base is None else find_run(base)
+            found = None
+            if base is not None:
+                found = find_run(base)
             return check_run(opened, gate_policy(stated), baseline=found, is_first=first)
 
 
@@ -607,8 +613,12 @@ def _refuse_many_calls(_loaded: LoadedConfig, forecast: Any, _samples: Sequence[
 
 
 def _path_or_none(stated: str | Path | None) -> Path | None:
-    return None if stated is None else Path(stated)
+    if stated is None:
+        return None
+    return Path(stated)
 
 
 def _labels(stated: str | Sequence[str]) -> tuple[str, ...]:
-    return (stated,) if isinstance(stated, str) else tuple(stated)
+    if isinstance(stated, str):
+        return (stated,)
+    return tuple(stated)

@@ -191,7 +191,9 @@ def _words(error: ClickException) -> str:
     names = (name for each in error.ctx.command.params for name in each.opts)
     known = [name.removeprefix("--") for name in names if name.startswith("--")]
     near = get_close_matches(error.option_name.lstrip("-"), known, n=1)
-    hint = f" Did you mean '--{near[0]}'?" if near else ""
+    hint = ""
+    if near:
+        hint = f" Did you mean '--{near[0]}'?"
     return f"No such option {error.option_name!r}.{hint}"
 
 

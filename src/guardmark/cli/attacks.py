@@ -92,7 +92,9 @@ def _show(*, name: str, as_json: bool) -> None:
     echo(f"  seed           {'matters' if shown.seeded else 'does not matter'}")
     for parameter in shown.parameters:
         first, *others = map(str, parameter.values)
-        more = f", or {', '.join(others)}" if others else ""
+        more = ""
+        if others:
+            more = f", or {', '.join(others)}"
         echo(f"  {parameter.name:<13}  {first} unless set{more}")
 
 
@@ -154,6 +156,12 @@ def _given(text: str | None) -> str:
     return given
 
 
+def _plain_character(character: str) -> str:
+    if character.isprintable() or character in "\n\t":
+        return character
+    return character.encode("unicode_escape").decode()
+
+
 def _tell(chain: OperatorChain, original: str, attempt: Variant, *, raw: bool) -> None:
     from guardmark.core.errors import DatasetError
 
@@ -162,9 +170,7 @@ def _tell(chain: OperatorChain, original: str, attempt: Variant, *, raw: bool) -
         raise DatasetError(f"No variant: {reason}.")
     shown = attempt.text  # the variant itself, for the next program
     if sys.stdout.isatty() and not raw:  # what it would not show, or would obey, as escapes
-        plain = (c.isprintable() or c in "\n\t" for c in shown)
-        spelled = (c.encode("unicode_escape").decode() for c in shown)
-        shown = "".join(c if p else s for c, p, s in zip(shown, plain, spelled, strict=True))
+        shown = "".join(map(_plain_character, shown))
     echo_raw(shown)
     tier = attempt.tier.value if attempt.tier is not None else ""
     judge = " (V3 if a judge finds it the same request)" if attempt.needs_judge else ""

@@ -127,7 +127,8 @@ def audit_command(
         audit = draw_bypasses(run, out=path, count=most, defense=defense, **drawing)
         echo(*_drawn_lines(audit))
         drawn = audit.file
-    drawn = ask_labels(drawn) if label else drawn
+    if label:
+        drawn = ask_labels(drawn)
     items = drawn.sheet.items
     echo(f"audit     {drawn.path}: {len(drawn.rows):,} {items}, {drawn.labelled:,} labelled")
     if drawn.labelled:

@@ -85,7 +85,9 @@ def card_command(
     from guardmark.app.results.cards import SigningKey, write_cards
 
     wanted = tuple(each.strip() for each in formats.split(",") if each.strip())
-    key = SigningKey(path=sign, password=os.environ.get(password_env, "")) if sign else None
+    key = None
+    if sign:
+        key = SigningKey(path=sign, password=os.environ.get(password_env, ""))
     written = write_cards(run, names, formats=wanted, claims=claims, out=out, again=again, key=key)
     for each in written:
         answer = each.card.answer or "baseline"

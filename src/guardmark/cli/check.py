@@ -104,9 +104,12 @@ def _check_lines(checkup: Checkup) -> Iterator[str]:
     yield "Settings: fine."
     yield "Data"
     for manifest in checkup.data:
-        taken = ", ".join(f"{k} from {v}" for k, v in manifest.mapping.items() if k != v)
-        counts = f"{counted(manifest.attacks, 'attack')}, {manifest.benign:,} benign"
-        yield f"  {', '.join(manifest.files)}: {counts}{f'  ({taken})' if taken else ''}"
+        line = f"  {', '.join(manifest.files)}: {counted(manifest.attacks, 'attack')}, "
+        line += f"{manifest.benign:,} benign"
+        taken = [f"{key} from {name}" for key, name in manifest.mapping.items() if key != name]
+        if taken:
+            line += f"  ({', '.join(taken)})"
+        yield line
     for warning in checkup.warnings:
         yield f"  Note: {warning}"
     yield (
@@ -120,7 +123,9 @@ def _check_lines(checkup: Checkup) -> Iterator[str]:
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in probe.outcomes.items())
         if probe.by_label:
             outcomes = ", ".join(f"{label} -> {outcome}" for label, outcome in probe.by_label)
-        timed = f", median {probe.median_ms:.1f} ms" if probe.median_ms is not None else ""
+        timed = ""
+        if probe.median_ms is not None:
+            timed = f", median {probe.median_ms:.1f} ms"
         yield f"  Probe of {probe.defense}: {outcomes or 'odd answers'}{timed}"
         attacks = [outcome for label, outcome in probe.by_label if label == "attack"]
         if attacks and set(attacks) == {"allow"}:
@@ -128,8 +133,10 @@ def _check_lines(checkup: Checkup) -> Iterator[str]:
                 f"    It let {counted(len(attacks), 'known attack')} through: does it read what it "
                 "is sent? --probe 20 asks more."
             )
-        yield from (f"    {message}" for message in probe.messages)
-        yield from [f"    It said: {probe.answer}"] if probe.answer else []
+        for message in probe.messages:
+            yield f"    {message}"
+        if probe.answer:
+            yield f"    It said: {probe.answer}"
 
 
 def forecast_lines(
@@ -145,7 +152,9 @@ def forecast_lines(
         time = f"time unknown{hint}"
         if forecast.seconds is not None:
             time = f"about {duration(forecast.seconds)}"
-        cost = f", {_span(forecast.cost, ',.2f')} at your prices" if forecast.cost else ""
+        cost = ""
+        if forecast.cost:
+            cost = f", {_span(forecast.cost, ',.2f')} at your prices"
         yield f"  {forecast.part}: {_span(forecast.calls, ',.0f')} calls, {time}{cost}"
     if any(forecast.cost for forecast in forecasts):
         yield f"  {_ASSUMPTIONS}"
@@ -156,7 +165,9 @@ def _span(span: Span, form: str) -> str:
     if span.at_most is None:
         return f"at least {low}"
     high = format(span.at_most, form)
-    return high if low == high else f"at least {low} and at most {high}"
+    if low == high:
+        return high
+    return f"at least {low} and at most {high}"
 
 
 def _category_lines(checkup: Checkup) -> Iterator[str]:
@@ -185,7 +196,9 @@ def _size_lines(checkup: Checkup) -> Iterator[str]:
             yield f"  {size.subject:<{width}}  none: add some, else {why}; no rate of it is known"
             continue
         mark = "ok" if size.enough else "wider than wanted"
-        groups = f" in {size.groups:,} groups" if size.groups < size.samples else ""
+        groups = ""
+        if size.groups < size.samples:
+            groups = f" in {size.groups:,} groups"
         points = f"±{100 * size.half_width:.1f} points at a rate of 50 %, {mark}"
         yield f"  {size.subject:<{width}}  {size.samples:>7,}{groups}: {points}"
     yield from _category_lines(checkup)

@@ -102,7 +102,9 @@ def _set_variables(_context: click.Context, _option: click.Parameter, path: Path
     from guardmark.config.source import read_text
     from guardmark.net.redaction import read_variables
 
-    text = read_text(path, str(path)) if path else ""
+    text = ""
+    if path:
+        text = read_text(path, str(path))
     for name in read_variables(text, str(path), names_secret):
         tell_line(f"Note: {name} is set already: what {path} says of it is not taken.")
 

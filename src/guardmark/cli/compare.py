@@ -87,9 +87,12 @@ def compare_command(
             file.write(_drawn(compared, "html", texts=not no_texts).encode())
         echo(f"{'page':<10}{html}")
         return
-    form = "json" if as_json else "markdown" if markdown else "terminal"
-    drawn = _drawn(compared, form, texts=not no_texts)
-    (echo_json if as_json else echo_text if markdown else echo_drawn)(drawn)
+    if as_json:
+        echo_json(_drawn(compared, "json", texts=not no_texts))
+    elif markdown:
+        echo_text(_drawn(compared, "markdown", texts=not no_texts))
+    else:
+        echo_drawn(_drawn(compared, "terminal", texts=not no_texts))
 
 
 def _compare_agents(

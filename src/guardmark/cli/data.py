@@ -205,7 +205,8 @@ def _check(*, reference: str, as_json: bool, **reading: Any) -> int:
     from guardmark.reports.chapters.data_sets import check_document
 
     opened = _opened(is_to_check=True, **reading)
-    opened = hold_against(opened, reference) if reference else opened
+    if reference:
+        opened = hold_against(opened, reference)
     check = check_data(opened)
     lines, document = (
         drawn(check_document(check, opened.shown_as)).splitlines(),
@@ -216,7 +217,9 @@ def _check(*, reference: str, as_json: bool, **reading: Any) -> int:
         lines += ["", "To weigh a run like it, put this into its configuration:"]
         lines.append(f"stats: {json.dumps(stats, ensure_ascii=False)}")
     _say(lines, document, as_json=as_json)
-    return _FOUND_PROBLEMS if check.has_problems else 0
+    if check.has_problems:
+        return _FOUND_PROBLEMS
+    return 0
 
 
 @data_command.command(
@@ -483,7 +486,9 @@ def hash_lines(loaded: LoadedData, digest: str) -> Iterator[str]:
     yield f"{digest}  {loaded.name} (all, as in the manifest of a run)"
     for manifest in loaded.manifests:
         for name, file_hash in manifest.files.items():
-            version = f" version {manifest.version}" if manifest.version else ""
+            version = ""
+            if manifest.version:
+                version = f" version {manifest.version}"
             yield ""
             counts = f"{counted(manifest.attacks, 'attack')}, {manifest.benign:,} benign"
             yield f"Data {name}{version}: {counts}"

@@ -93,7 +93,7 @@ def gate_command(
     from guardmark.reports.render.markdown import render_markdown
 
     if public_key is not None:
-        from guardmark.app.verify.signed import require_signed
+        from guardmark.app.verify.sealed_files import require_signed
 
         require_signed(run, public_key)
         if baseline is not None:

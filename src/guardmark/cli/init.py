@@ -19,11 +19,27 @@ _PATH = click.Path(path_type=Path)
 
 _TEMPLATES = click.Choice(
     (
-        *("http", "openai", "hf", "pipeline", "python", "system-prompt"),
-        *("command-python", "command-node"),
-        *("alt-profanity-check", "any-guardrail", "bad-words", "better-profanity", "guardrails-ai"),
-        *("llamafirewall", "llm-guard", "nemoguardrails", "obscenity", "openai-guardrails"),
-        *("presidio", "vard", "yara"),
+        "http",
+        "openai",
+        "hf",
+        "pipeline",
+        "python",
+        "system-prompt",
+        "command-python",
+        "command-node",
+        "alt-profanity-check",
+        "any-guardrail",
+        "bad-words",
+        "better-profanity",
+        "guardrails-ai",
+        "llamafirewall",
+        "llm-guard",
+        "nemoguardrails",
+        "obscenity",
+        "openai-guardrails",
+        "presidio",
+        "vard",
+        "yara",
     )
 )
 

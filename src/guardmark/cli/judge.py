@@ -122,7 +122,8 @@ def _judged(run: Path, headline: str, named: dict[str, Any]) -> Judged | None:
         tell_note(f"Note: {warning}")
     if session.stop.is_seen:
         return None
-    if headline := headline or judged.headline:
+    headline = headline or judged.headline
+    if headline:
         with judged.folder.lock():
             choose_headline(judged.folder.records, headline)
         tell_line(f"Every figure of the run stands on the judging {headline} now.")
@@ -145,7 +146,9 @@ def _flip_lines(flips: Flips, limit: int) -> Iterator[str]:
     count, between = len(flips.flips), f"{flips.first} to {flips.second}"
     yield f"{count:,} of {flips.compared:,} answers flipped from {between}"
     for flip in flips.flips[:limit]:
-        repeat = f" (repeat {flip.repeat})" if flip.repeat else ""
+        repeat = ""
+        if flip.repeat:
+            repeat = f" (repeat {flip.repeat})"
         before, after = (
             ", ".join(filter(None, said))
             for said in ((flip.before, flip.before_mode), (flip.after, flip.after_mode))
@@ -159,22 +162,26 @@ _OF_FLIP = ("repeat", "before", "after", "before_mode", "after_mode")
 
 
 def _judged_json(judged: Judged) -> dict[str, object]:
-    flips = judged.flips
     return {
         "run": str(judged.folder.path),
         "layers": list(judged.layers),
         "labels": judged.labels,
         "calls": sum(summary.calls for summary in judged.summaries),
-        "flips": None
-        if flips is None
-        else {
-            "first": flips.first,
-            "second": flips.second,
-            "compared": flips.compared,
-            "flipped": [
-                {"id": flip.sample_id, "label": "attack" if flip.is_attack else "benign"}
-                | {name: getattr(flip, name) for name in _OF_FLIP}
-                for flip in flips.flips
-            ],
-        },
+        "flips": _flips_json(judged.flips),
+    }
+
+
+def _flips_json(flips: Flips | None) -> dict[str, object] | None:
+    if flips is None:
+        return None
+    flipped = []
+    for flip in flips.flips:
+        label = "attack" if flip.is_attack else "benign"
+        changes = {name: getattr(flip, name) for name in _OF_FLIP}
+        flipped.append({"id": flip.sample_id, "label": label, **changes})
+    return {
+        "first": flips.first,
+        "second": flips.second,
+        "compared": flips.compared,
+        "flipped": flipped,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -98,7 +99,8 @@ def _messages(path: Path) -> AuditFile:
 def _state_lines(sheet: AuditFile, against: Path | None) -> Iterator[str]:
     """Say how far a sheet is, how long a row took, and how far another person agrees."""
     yield f"labelled  {sheet.labelled:,} of {len(sheet.rows):,} in {sheet.path}"
-    if times := [float(row["seconds"]) for row in sheet.rows if row["seconds"]]:
+    times = [float(row["seconds"]) for row in sheet.rows if row["seconds"]]
+    if times:
         yield f"time      {median(times):.1f} s a row (median of {len(times):,})"
     if against is not None:
         other = _messages(against)
@@ -118,14 +120,22 @@ def agreement_lines(sheet: AuditFile, other: AuditFile) -> Iterator[str]:
     from guardmark.stats.agreement import cohen_kappa
 
     label = sheet.sheet.label
-    both = (
-        (a["audit_id"], a[label], b[label]) for a, b in zip(sheet.rows, other.rows, strict=True)
-    )
-    pairs = [pair for pair in both if all(pair)]
-    words = sorted({*sheet.sheet.words, *(word for pair in pairs for word in pair[1:])})
-    table = [[sum(pair[1:] == (a, b) for pair in pairs) for b in words] for a in words]
-    kappa = cohen_kappa(table)
-    shown = measure_text(figure(kappa, Unit.NUMBER)) + (f" ({kappa.reason})" * bool(kappa.reason))
+    words = set(sheet.sheet.words)
+    counts: Counter[tuple[str, str]] = Counter()
+    differing = []
+    for row, other_row in zip(sheet.rows, other.rows, strict=True):
+        name, one, two = row["audit_id"], row[label], other_row[label]
+        if not (name and one and two):
+            continue
+        words.update((one, two))
+        counts[one, two] += 1
+        if one != two:
+            differing.append(f"  differ: {name} {one} / {two}")
+    in_order = sorted(words)
+    kappa = cohen_kappa([[counts[one, two] for two in in_order] for one in in_order])
+    shown = measure_text(figure(kappa, Unit.NUMBER))
+    if kappa.reason:
+        shown += f" ({kappa.reason})"
     share = percent_text(kappa.observed)
     yield f"agreement {share} of {kappa.trials:,} labelled by both; kappa {shown}"
-    yield from (f"  differ: {name} {a} / {b}" for name, a, b in pairs if a != b)
+    yield from differing

@@ -53,7 +53,9 @@ def matrix_command(matrix: Path, out: Path, limit: int | None, offline: bool, as
         return tell_interrupted()
     if done.is_over_budget:
         return BudgetReached.exit_code
-    return 0 if all(line.status == "success" for line in done.lines) else EXIT_NOT_SHOWN
+    if all(line.status == "success" for line in done.lines):
+        return 0
+    return EXIT_NOT_SHOWN
 
 
 def _carry_out_matrix(path: Path, out: Path, *, limit: int | None, offline: bool) -> MatrixDone:

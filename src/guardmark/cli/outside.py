@@ -13,8 +13,18 @@ from guardmark.core.values import dataclass
 _STORAGE: Final = frozenset(
     getattr(errno, name)
     for name in (
-        *("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EIO", "EBADF", "EMFILE", "ENFILE"),
-        *("EACCES", "EPERM", "EBUSY", "ETXTBSY"),
+        "ENOSPC",
+        "EDQUOT",
+        "EFBIG",
+        "EROFS",
+        "EIO",
+        "EBADF",
+        "EMFILE",
+        "ENFILE",
+        "EACCES",
+        "EPERM",
+        "EBUSY",
+        "ETXTBSY",
     )
     if hasattr(errno, name)
 )
@@ -113,8 +123,12 @@ def _is_of_a_name(error: UnicodeEncodeError) -> bool:
 
 
 def _short(name: object) -> str:
-    text = os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else "A file"
-    return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
+    text = "A file"
+    if isinstance(name, str | bytes | os.PathLike):
+        text = os.fsdecode(name)
+    if len(text) <= _LONGEST_NAME:
+        return text
+    return f"{text[: _LONGEST_NAME - 1]}…"
 
 
 def _is_folder_gone() -> bool:

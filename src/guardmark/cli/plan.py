@@ -209,4 +209,6 @@ def _sizes_text(layout: Layout) -> str:
 
 
 def _like_text(source: str) -> str:
-    return f", as in {source}" if source else ""
+    if source:
+        return f", as in {source}"
+    return ""

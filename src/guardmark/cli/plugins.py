@@ -40,8 +40,11 @@ def plugins_command(*, profiles: bool, as_json: bool) -> None:
         echo(f"{kind}s (other packages add theirs under the entry point {GROUPS[kind]})")
         width = max((len(name) for name in types), default=0)
         for name in sorted(types):
-            package = f" ({owner})" if (owner := package_of(kind, name)) else ""
-            echo(f"  {name:<{width}}  {_sentence(kind, name)}{package}")
+            line = f"  {name:<{width}}  {_sentence(kind, name)}"
+            package = package_of(kind, name)
+            if package:
+                line += f" ({package})"
+            echo(line)
 
 
 def _sentence(kind: str, name: str) -> str:
@@ -67,5 +70,7 @@ def _list_profiles(*, as_json: bool) -> None:
     for kind, entries in groupby(listed, key=attrgetter("type")):
         echo(f"type: {kind}")
         for each in entries:
-            needs = f"; needs {', '.join(each.variables)}" if each.variables else ""
+            needs = ""
+            if each.variables:
+                needs = f"; needs {', '.join(each.variables)}"
             echo(f"  {each.name:<{width}}  {each.about}", f"  {'':<{width}}  {each.licence}{needs}")

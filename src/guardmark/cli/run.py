@@ -55,7 +55,9 @@ def _read_shard(_context: click.Context, _option: click.Parameter, value: str | 
     from guardmark.engine.shards import ShardSet
 
     try:
-        return None if value is None else str(ShardSet.parse(value))
+        if value is None:
+            return None
+        return str(ShardSet.parse(value))
     except ValueError as error:
         raise click.BadParameter(f"{error}.") from error
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from guardmark.analysis.defense.bypasses import Flaw, ListedSample
+    from guardmark.analysis.defense.bypasses import Flaw, ListedSample, SampleAnswer
     from guardmark.app.results.reading import Selection
     from guardmark.app.results.run_diff import ChangedAnswer
     from guardmark.app.results.transcripts import Transcript
@@ -144,7 +144,9 @@ def show_command(
     )
     shown = list_samples(run, chosen, most=limit)
     for each in shown.listed[:limit]:
-        story = None if no_texts else shown.exchanges.get(each.sample.id)
+        story = None
+        if not no_texts:
+            story = shown.exchanges.get(each.sample.id)
         if as_json:
             document = _sample_json(each, texts=not no_texts) | (asdict(story) if story else {})
             echo_json(json.dumps(document, ensure_ascii=False))
@@ -200,9 +202,15 @@ def _changed_lines(each: ChangedAnswer, *, texts: bool) -> Iterator[str]:
     yield f"sample {sample.id}  {', '.join(filter(None, facets))}"
     yield f"  {each.defense}: {each.change}"
     for when, side in (("before", each.before), ("after", each.after)):
-        score = "" if side.score is None else f", score {side.score:.3f}"
-        limit = "" if side.threshold is None else f" (blocks from {side.threshold:g})"
-        why = f", {one_line(side.reason, _EXCERPT)}" if side.reason else ""
+        score = ""
+        if side.score is not None:
+            score = f", score {side.score:.3f}"
+        limit = ""
+        if side.threshold is not None:
+            limit = f" (blocks from {side.threshold:g})"
+        why = ""
+        if side.reason:
+            why = f", {one_line(side.reason, _EXCERPT)}"
         yield f"    {when:<6} {side.outcome}{score}{limit if score else ''}{why}"
     if texts:
         yield f"  {one_line(spell_hidden(sample.prompt.words), _EXCERPT)}"
@@ -237,7 +245,9 @@ def _show_tries(
     if not found and sample_id:
         echo(f"None: no try at {sample_id!r}. It got through as it is, or no attack has this id.")
         return
-    more = f"; --limit {len(found)} shows them all" if len(found) > limit else ""
+    more = ""
+    if len(found) > limit:
+        more = f"; --limit {len(found)} shows them all"
     hint = "" if sample_id else " --id SAMPLE shows every try at one."
     echo(f"{min(limit, len(found)):,} of {len(found):,}{more}.{hint}")
 
@@ -315,7 +325,9 @@ def _show_cases(
         if chosen.case_id:
             echo(*(f"  {head}: {text}" for head, text in case.story), "")
     if not as_json:
-        more = f"; --limit {len(cases)} shows them all" if len(cases) > limit else ""
+        more = ""
+        if len(cases) > limit:
+            more = f"; --limit {len(cases)} shows them all"
         hint = "" if chosen.case_id else " --id CASE tells one step by step."
         echo(f"{min(len(cases), limit):,} of {len(cases):,} cases{more}.{hint}")
     return True
@@ -343,7 +355,9 @@ def _count_line(total: int, limit: int, chosen: Selection, *, among: int) -> str
     if not total:
         what = _flaw_word(chosen.flaw, chosen.is_system) or "sample worth reading"
         return f"None: no {what}."
-    more = f"; --limit {total} shows them all" if total > limit else ""
+    more = ""
+    if total > limit:
+        more = f"; --limit {total} shows them all"
     counted = f"{min(total, limit):,} of {total:,}"
     if chosen.flaw is not None and among > 1:
         from guardmark.reports.chapters.advice import flaw_meaning
@@ -363,37 +377,59 @@ def _sample_lines(
     listed: ListedSample, *, full: bool, texts: bool, is_system: bool
 ) -> Iterator[str]:
     sample = listed.sample
-    facets = [
-        sample.label.value,
-        sample.severity.value if sample.severity else "",
-        "/".join(part for part in (sample.category, sample.subcategory) if part),
-        sample.language,
-    ]
-    yield f"sample {sample.id}  {', '.join(facet for facet in facets if facet)}"
+    facets = [sample.label.value]
+    if sample.severity:
+        facets.append(sample.severity.value)
+    facets.append("/".join(filter(None, (sample.category, sample.subcategory))))
+    facets.append(sample.language)
+    yield f"sample {sample.id}  {', '.join(filter(None, facets))}"
     for answer in listed.answers:
-        score = "" if answer.score is None else f", score {answer.score:.3f}"
-        limit = "" if answer.threshold is None else f" (blocks from {answer.threshold:g})"
-        kind = f" ({answer.error_kind})" if answer.error_kind else ""
-        flaw = f"  <- {_flaw_word(answer.flaw, is_system)}" if answer.flaw else ""
-        outcome = answer.outcome or "not asked"
-        if is_system:
-            where = f"arm {answer.defense}"
-            if answer.defense in BARE_ARMS:
-                where = "without a guard"
-            yield f"  {where}{flaw}"
-            continue
-        yield f"  {answer.defense}: {outcome}{kind}{score}{limit if score else ''}{flaw}"
+        yield f"  {_answer_text(answer, is_system=is_system)}"
     if not texts:
         yield f"  sha256 {sample.prompt.digest().hex()}"
     elif full:
         for tool in sample.prompt.tools:
             yield f"  [tool {spell_hidden(tool.name)}]"
-            yield from (f"    {line}" for line in spell_hidden(tool.description).split("\n"))
+            yield from _set_in(tool.description)
         for message in sample.prompt.messages:
             yield f"  [{message.role.value}]"
-            yield from (f"    {line}" for line in spell_hidden(message.content).split("\n"))
+            yield from _set_in(message.content)
     else:
         yield f"  {one_line(spell_hidden(sample.prompt.words), _EXCERPT)}"
+
+
+def _set_in(text: str) -> Iterator[str]:
+    """Yield the lines of a text, each set in below what it belongs to."""
+    for line in spell_hidden(text).split("\n"):
+        yield f"    {line}"
+
+
+def _answer_text(answer: SampleAnswer, *, is_system: bool) -> str:
+    """Say what a defense decided, or which arm of a pipeline it was, and what was wrong with it."""
+    flaw = ""
+    if answer.flaw:
+        flaw = f"  <- {_flaw_word(answer.flaw, is_system)}"
+    if is_system:
+        if answer.defense in BARE_ARMS:
+            return f"without a guard{flaw}"
+        return f"arm {answer.defense}{flaw}"
+    text = f"{answer.defense}: {answer.outcome or 'not asked'}"
+    if answer.error_kind:
+        text += f" ({answer.error_kind})"
+    if answer.score is not None:
+        text += f", score {answer.score:.3f}"
+        if answer.threshold is not None:
+            text += f" (blocks from {answer.threshold:g})"
+    return f"{text}{flaw}"
+
+
+def _answer_json(answer: SampleAnswer) -> dict[str, object]:
+    """Return what a defense answered; what it did not say is null."""
+    document = {}
+    for name in _OF_ANSWER:
+        value = getattr(answer, name)
+        document[name] = None if value == "" else value
+    return document
 
 
 def _sample_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:
@@ -401,16 +437,15 @@ def _sample_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:
     document: dict[str, object] = {
         "id": sample.id,
         "label": sample.label.value,
-        **{name: getattr(sample, name) for name in ("category", "subcategory", "technique")},
+        "category": sample.category,
+        "subcategory": sample.subcategory,
+        "technique": sample.technique,
         "severity": sample.severity.value if sample.severity else None,
         "language": sample.language,
         "group": sample.lineage,
         "sha256": sample.prompt.digest().hex(),
         "flaws": [flaw.value for flaw in listed.flaws],
-        "answers": [
-            {name: None if (said := getattr(answer, name)) == "" else said for name in _OF_ANSWER}
-            for answer in listed.answers
-        ],
+        "answers": [_answer_json(answer) for answer in listed.answers],
     }
     if texts:
         document["messages"] = [

@@ -51,7 +51,9 @@ def describe_command(suite: str, *, as_json: bool) -> None:
     echo("Tasks", *(f"  {task['id']}: {task['prompt']}" for task in tasks))
     echo("Injections")
     for each in injections:
-        place = f" (in the description of {each['tool']})" if each["tool"] else ""
+        place = ""
+        if each["tool"]:
+            place = f" (in the description of {each['tool']})"
         echo(f"  {each['id']}: {each['order']}{place}")
     echo(f"Wordings: {', '.join(described['wordings'])}")
 
@@ -73,4 +75,6 @@ def check_command(suite: str) -> int:
     for problem in problems:
         echo(problem)
     echo(f"{counted(len(problems), 'problem')} in {suite}." if problems else f"{suite}: sound.")
-    return 3 if problems else 0
+    if problems:
+        return 3
+    return 0

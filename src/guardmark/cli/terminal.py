@@ -39,7 +39,9 @@ LEVEL: Final = "guardmark.level"
 def level() -> int:
     """Return how much is to be said: -1 with -q, 1 with -v, else 0."""
     context = click.get_current_context(silent=True)
-    return 0 if context is None else int(context.meta.get(LEVEL, 0))
+    if context is None:
+        return 0
+    return int(context.meta.get(LEVEL, 0))
 
 
 def visible(text: str) -> str:
@@ -51,7 +53,9 @@ def visible(text: str) -> str:
 def one_line(text: str, width: int) -> str:
     """Return a text on one line, cut to a width with an ellipsis."""
     squeezed = " ".join(spell_hidden(text).split())
-    return squeezed if len(squeezed) <= width else squeezed[: width - 1] + "…"
+    if len(squeezed) <= width:
+        return squeezed
+    return squeezed[: width - 1] + "…"
 
 
 def in_line(text: str) -> str:
@@ -102,7 +106,9 @@ def drawn(document: Document, *, piped: int = 100) -> str:
 def _width(piped: int) -> int:
     """Return how wide the terminal is; other readers get a fixed width."""
     # COLUMNS holds for a terminal alone: programs that use readline set it for what they start.
-    return shutil.get_terminal_size((piped, 24)).columns if sys.stdout.isatty() else piped
+    if sys.stdout.isatty():
+        return shutil.get_terminal_size((piped, 24)).columns
+    return piped
 
 
 def echo_wrapped(*lines: str, piped: int = 100) -> None:

@@ -102,13 +102,17 @@ def verify_command(
         return _verify_card(run, of_run, public_key, signature, as_json=as_json)
     if of_run is not None:
         raise click.UsageError(f"--run goes with a card, and {run} is none.")
-    signed = SealSignature(public_key=public_key, path=signature) if public_key else None
+    signed = None
+    if public_key:
+        signed = SealSignature(public_key=public_key, path=signature)
     result = verify_run(run, data=data, expect=expect, signature=signed)
     if as_json:
         echo_json(json.dumps(result.as_document(), ensure_ascii=False, indent=2))
     else:
         echo_raw(visible(_as_text(result)))
-    return 0 if result.holds else _EXIT_DIFFERS
+    if result.holds:
+        return 0
+    return _EXIT_DIFFERS
 
 
 def _verify_card(
@@ -127,13 +131,17 @@ def _verify_card(
         echo_json(json.dumps(result.as_document(), ensure_ascii=False, indent=2))
     else:
         echo_raw(visible("\n".join(result.lines())))
-    return 0 if result.holds else _EXIT_DIFFERS
+    if result.holds:
+        return 0
+    return _EXIT_DIFFERS
 
 
 def _as_text(result: Verification) -> str:
     from guardmark.app.verify.verification import UNSHOWN
 
-    wrong = [*result.damage, *([result.outdated] if result.outdated else [])]
+    wrong = list(result.damage)
+    if result.outdated:
+        wrong.append(result.outdated)
     count = len(wrong) + result.total
     wrong += map(str, result.mismatches)
     lines = [one_line(each, 400) for each in wrong[:_LISTED]]
@@ -141,8 +149,10 @@ def _as_text(result: Verification) -> str:
         lines.append(f"... and {count - _LISTED:,} more; --json lists them.")
     lines += [f"Note: {one_line(note, 400)}" for note in result.notes]
     if result.head:
-        is_expected = result.is_expected and result.holds
-        lines.append(f"Head of the records: {result.head}{' (as expected)' * is_expected}")
+        expected = ""
+        if result.is_expected and result.holds:
+            expected = " (as expected)"
+        lines.append(f"Head of the records: {result.head}{expected}")
     if not result.holds:
         lines.append(
             f"Run {result.folder} was changed or damaged: {count:,} "
@@ -153,7 +163,9 @@ def _as_text(result: Verification) -> str:
     if result.not_covered:
         names = [one_line(name, 120) for name in result.not_covered[:_LISTED]]
         rest = len(result.not_covered) - len(names)
-        more = f" and {rest:,} more; --json lists them" if rest else ""
+        more = ""
+        if rest:
+            more = f" and {rest:,} more; --json lists them"
         lines.append(f"Not covered by a seal that the records noted: {', '.join(names)}{more}.")
     if not result.is_anchored:
         lines.append(f"Not shown: {UNSHOWN}.")

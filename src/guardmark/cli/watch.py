@@ -33,7 +33,7 @@ _LONGEST_LINE: Final = 1 << 20  # bytes; of what is longer the start is kept, an
 
 
 def _read_limits(_context: Any, _option: Any, words: Sequence[str]) -> dict[str, float]:
-    from guardmark.analysis.gate import RATES
+    from guardmark.analysis.live import RATES
 
     limits = {}
     for word in words:
@@ -121,7 +121,7 @@ def watch_command(
     is_stream = file is None or file.name == "<stdin>"
     lines = _read_lines(file) if file is not None else _collected(listen or 0)
     if otel or file is None:
-        from guardmark.interchange.otel.reading import decision_lines
+        from guardmark.interchange.otel import decision_lines
 
         lines = chain.from_iterable(map(decision_lines, lines))
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -177,9 +177,13 @@ def _lines(view: LiveView) -> Iterator[str]:
         yield f"{each.defense}: labelled are {blocked} of what it blocked, {allowed} of the rest"
         yield from () if each.is_audit_even else (f"  {_UNEVEN}",)
         for rate in each.rates:
-            limit = "" if rate.limit is None else f"; limit {100 * rate.limit:g} %"
+            limit = ""
+            if rate.limit is not None:
+                limit = f"; limit {100 * rate.limit:g} %"
             drift = f"{'' if rate.is_drift_shown else 'no '}drift shown"
-            run = f"; {figure_text(rate.reference)} in the run: {drift}" if rate.reference else ""
+            run = ""
+            if rate.reference:
+                run = f"; {figure_text(rate.reference)} in the run: {drift}"
             yield f"  {rate.name:<9}  {rate_text(rate.live)}{run}{limit}"
     for broken in view.broken:
         limit = f"{100 * (broken.limit or 0.0):g} %"

@@ -71,11 +71,8 @@ def read_garak(path: Path, statements: Statements) -> ImportedRun:
         raise DatasetError(f"{path} holds no completed attempt.\nNext: name a finished report.")
     warnings += _detector_notes(attempts, threshold)
     _check_counts(attempts, entries["eval"], threshold=threshold, warnings=warnings)
-    target = "/".join(
-        part
-        for key in ("target_type", "target_name", "model_type", "model_name")
-        if (part := word(setup, f"plugins.{key}"))
-    )
+    named = ("target_type", "target_name", "model_type", "model_name")
+    target = "/".join(filter(None, (word(setup, f"plugins.{key}") for key in named)))
     return ImportedRun(
         tool="garak",
         model=target or "model",
@@ -138,7 +135,9 @@ def _check_version(begun: Object, setup: Object, path: Path) -> tuple[int, int]:
 def _threshold(setup: Object, warnings: list[str]) -> float:
     """Return the score from which garak counts a hit; older reports do not state it."""
     stated = setup.get(_THRESHOLD_KEY)
-    threshold = read_number(stated) if not isinstance(stated, str) else None
+    threshold = None
+    if not isinstance(stated, str):
+        threshold = read_number(stated)
     if threshold is not None:
         return threshold
     warnings.append(f"the report states no threshold; {_THRESHOLD}, garak's default, was taken")
@@ -203,7 +202,9 @@ def _text(entry: object) -> str | None:
     """Return the text of an entry: itself, or what it holds."""
     if isinstance(entry, dict):
         entry = entry.get("text")
-    return entry.encode("utf-8", "replace").decode() if isinstance(entry, str) else None
+    if isinstance(entry, str):
+        return entry.encode("utf-8", "replace").decode()
+    return None
 
 
 def _answers(attempt: Object, threshold: float) -> tuple[ImportedAnswer, ...]:
@@ -212,7 +213,9 @@ def _answers(attempt: Object, threshold: float) -> tuple[ImportedAnswer, ...]:
     answers = []
     for repeat, output in enumerate(outputs if isinstance(outputs, list) else []):
         text, results = _text(output), inner(attempt, "detector_results")
-        verdict = None if text is None else _verdict(results, repeat, threshold)
+        verdict = None
+        if text is not None:
+            verdict = _verdict(results, repeat, threshold)
         answers.append(ImportedAnswer(repeat=repeat, response=response_of(text), verdict=verdict))
     return tuple(answers)
 
@@ -279,14 +282,17 @@ def _verdict(results: Object, repeat: int, threshold: float) -> Verdict:
     """Read whether an output is a hit, by the primary detector."""
     primary = _primary(results)
     score = _score(results.get(primary), repeat)
-    hits = [
-        name
-        for name, listed in results.items()
-        if (other := _score(listed, repeat)) is not None and other >= threshold
-    ]
-    told = f"hit by {', '.join(sorted(hits))}" if hits else "no hit"
+    hits = []
+    for name, listed in results.items():
+        other = _score(listed, repeat)
+        if other is not None and other >= threshold:
+            hits.append(name)
+    reason = "no hit"
+    if hits:
+        reason = f"hit by {', '.join(sorted(hits))}"
     if score is None:
-        message = f"the primary detector {primary or '(none)'} gave nothing for this output; {told}"
+        detector = primary or "(none)"
+        message = f"the primary detector {detector} gave nothing for this output; {reason}"
         return Verdict(
             label=VerdictLabel.ERROR,
             error_kind=ErrorKind.SKIPPED,
@@ -295,15 +301,19 @@ def _verdict(results: Object, repeat: int, threshold: float) -> Verdict:
     return Verdict(
         label=VerdictLabel.UNSAFE if score >= threshold else VerdictLabel.SAFE,
         score=score,
-        evidence=Evidence(reason=told),
+        evidence=Evidence(reason=reason),
     )
 
 
 def _score(listed: object, repeat: int) -> float | None:
     """Return the score of one output, from 0 to 1; None where there is none."""
     score = listed[repeat] if isinstance(listed, list) and repeat < len(listed) else None
-    number = None if isinstance(score, str) else read_number(score)
-    return number if number is not None and 0 <= number <= 1 else None
+    number = None
+    if not isinstance(score, str):
+        number = read_number(score)
+    if number is not None and 0 <= number <= 1:
+        return number
+    return None
 
 
 def _check_counts(
@@ -314,7 +324,9 @@ def _check_counts(
     for attempt in attempts:
         probe = word(attempt, "probe_classname")
         for detector, listed in inner(attempt, "detector_results").items():
-            count = len(listed) if isinstance(listed, list) else 0
+            count = 0
+            if isinstance(listed, list):
+                count = len(listed)
             scores = [_score(listed, at) for at in range(count)]
             passed[probe, detector] += sum(s is not None and s < threshold for s in scores)
     apart = []

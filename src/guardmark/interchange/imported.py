@@ -42,12 +42,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statements:
-    """What a person says of a file that the file itself does not say."""
+    """What a person says of a file that the file itself does not say.
+
+    Attributes:
+        confidence: What a confidence means: `risk` or `certainty`.
+    """
 
     label: Label | None = None
     model: str = ""
     unsafe: str = ""
-    confidence: str = ""  # what a confidence means: `risk` or `certainty`
+    confidence: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +84,14 @@ class ImportedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedRun:
-    """A finished run of another tool."""
+    """A finished run of another tool.
+
+    Attributes:
+        kept: What is no sample and no answer.
+        title: What people call the run; else the name of its file.
+        readings: What was taken for what.
+        warnings: What was left out, and what cannot be known.
+    """
 
     tool: str
     guard: str = ""
@@ -91,10 +102,10 @@ class ImportedRun:
     files: Mapping[str, str]
     legacy_cards: tuple[str, ...] = ()
     passes_malformed: bool = False
-    kept: Mapping[str, object] = field(default_factory=dict)  # what is no sample and no answer
-    title: str = ""  # what people call the run; else the name of its file
-    readings: tuple[str, ...] = ()  # what was taken for what
-    warnings: tuple[str, ...] = ()  # what was left out, and what cannot be known
+    kept: Mapping[str, object] = field(default_factory=dict)
+    title: str = ""
+    readings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def guards(self, no_guard: str) -> dict[str, str]:
         """Name the guards of its rows as configurations do, and never as the arm without one."""
@@ -168,7 +179,9 @@ def bytes_of(path: Path, *, hint: str) -> bytes:
 
 def object_of(text: str | bytes, shown_as: str, *, hint: str = "") -> Object:
     """Read one JSON object."""
-    next_step = f"\n{hint}" if hint else ""
+    next_step = ""
+    if hint:
+        next_step = f"\n{hint}"
     decoded = text
     if isinstance(text, bytes):
         decoded = decode_text(text, shown_as)
@@ -190,7 +203,9 @@ def label_of(value: object, stated: Label | None, *, column: str = "") -> Label 
     is_attack = read_is_attack(value, column=column)
     if is_attack is None:
         return None
-    return Label.ATTACK if is_attack else Label.BENIGN
+    if is_attack:
+        return Label.ATTACK
+    return Label.BENIGN
 
 
 def why_unlabelled(value: object) -> str:

@@ -165,7 +165,10 @@ def queried_tools() -> tuple[str, ...]:
 
 def read_queried(tool: str, path: Path, statements: imported.Statements) -> imported.ImportedRun:
     """Read a finished run of a tool by its query."""
-    rules, warnings, files = _tools()[tool], list[str](), dict[str, str]()
+    rules = _tools()[tool]
+    warnings: list[str] = []
+    noted: list[str] = []
+    files: dict[str, str] = {}
     try:
         with closing(_opened(path, rules, files, warnings)) as memory:
             if "ours" in rules and list(memory.execute(rules["ours"]["when"])):
@@ -179,8 +182,8 @@ def read_queried(tool: str, path: Path, statements: imported.Statements) -> impo
             for (text,) in memory.execute(rules.get("title", _NO_ROW)):
                 if isinstance(text, str):
                     title = text
-            notes = memory.execute(rules.get("notes", _NO_ROW), {"target": target})
-            noted = [note for (note,) in notes]
+            for (note,) in memory.execute(rules.get("notes", _NO_ROW), {"target": target}):
+                noted.append(note)
     except (sqlite3.Error, StorageError) as error:
         reason = str(error).splitlines()[0]
         message = f"{path} is not built as {tool} builds it ({reason}).\n{rules['hint']}"
@@ -265,7 +268,8 @@ def _pair(
     label = imported.label_of(row.get("label"), statements.label)
     answer = _answer(row, is_attack=label is Label.ATTACK)
     prompt = imported.prompt_of(_turns(row.get("prompt")))
-    if why := imported.word(row, "left_out"):
+    why = imported.word(row, "left_out")
+    if why:
         return why, answer
     if label is None:
         return imported.why_unlabelled(row.get("label")), answer
@@ -342,7 +346,8 @@ def _answer(row: imported.Object, *, is_attack: bool) -> imported.ImportedAnswer
         verdict = Verdict(label=VerdictLabel.SAFE, answer_mode=mode, evidence=told)
         return imported.ImportedAnswer(response=response, verdict=verdict)
     verdict = imported.verdict_of(_flag(row.get("harm")), imported.word(row, "reason"))
-    if why := imported.word(row, "unjudged"):
+    why = imported.word(row, "unjudged")
+    if why:
         unjudged = Evidence(message=why)
         verdict = Verdict(label=VerdictLabel.ERROR, error_kind=ErrorKind.SKIPPED, evidence=unjudged)
     return imported.ImportedAnswer(response=response, verdict=verdict)

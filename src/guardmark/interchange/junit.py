@@ -66,4 +66,6 @@ def _document(cases: list[_Case], *, run: str, created_utc: str, head: str) -> s
 
 def _legal(value: object) -> object:
     """Replace what XML cannot hold, escaped or not."""
-    return _ILLEGAL.sub("\ufffd", value) if type(value) is str else value
+    if type(value) is str:
+        return _ILLEGAL.sub("\ufffd", value)
+    return value

@@ -61,7 +61,7 @@ def read_mapped(tool: str, path: Path, statements: Statements) -> imported.Impor
             f"{path} holds no decision with a text and a label.\n{left_out}"
             "Next: if all of them are one of both, say which: --label attack or --label benign."
         )
-    created = [word for row in rows if (word := _word(row, rules, "created"))]
+    created = [_word(row, rules, "created") for row in rows]
     return imported.ImportedRun(
         tool=mapping.name,
         guard=guard or path.stem,
@@ -126,7 +126,9 @@ def _prompt(fields: dict[str, Any]) -> Prompt | None:
         turns = [(str(each["role"]), each["content"]) for each in messages]
         return imported.prompt_of(turns)
     text = imported.word(fields, "text")
-    return Prompt.of_text(text) if text.strip() else None
+    if text.strip():
+        return Prompt.of_text(text)
+    return None
 
 
 def _decision(row: Object, rules: RowMapping) -> Decision:

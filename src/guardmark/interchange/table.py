@@ -169,7 +169,8 @@ def _rows(path: Path, data: bytes, warnings: list[str]) -> list[imported.Object]
         return rows
     rows = []
     for number, row in imported.objects_of(data, path, warnings):
-        if twice := doubled_columns(list(row)):
+        twice = doubled_columns(list(row))
+        if twice:
             names = ", ".join(twice)
             raise DatasetError(f"{path}:{number}: more than one member is called {names}.\n{_HINT}")
         rows.append({key.strip().lower(): value for key, value in row.items()})

@@ -86,7 +86,9 @@ def _read(
     if not traces:
         raise DatasetError(f"{path} holds no spans of {tool}.\n{_HINT}")
     names = {name for trace in traces.values() for name in trace.guards}
-    guard = one_of(names, statements.model, "guard", path) if names else ""
+    guard = ""
+    if names:
+        guard = one_of(names, statements.model, "guard", path)
     pairs = (_pair(trace, guard, statements.label) for trace in traces.values())
     rows = rows_of(pairs, "trace", warnings)
     if not rows:
@@ -137,7 +139,9 @@ def _spans(path: Path, data: bytes, warnings: list[str]) -> Iterator[Object]:
 def _begun(span: Object) -> tuple[int, str]:
     """Return when a span began, as what puts spans in order: a shorter number comes first."""
     stated = word(span, "startTimeUnixNano") or word(span, "started_at") or word(span, "start_time")
-    digits = len(stated) if stated.isdigit() else 0
+    digits = 0
+    if stated.isdigit():
+        digits = len(stated)
     return digits, stated
 
 
@@ -176,7 +180,9 @@ def _take_agents_span(traces: dict[str, _Trace], span: Object) -> None:
     held, kind = inner(span, "span_data"), word(inner(span, "span_data"), "type")
     fault = word(inner(span, "error"), "message")
     if kind == "guardrail":
-        said = None if fault else held.get("triggered")
+        said = None
+        if not fault:
+            said = held.get("triggered")
         trace.guards.setdefault(word(held, "name") or "guardrail", []).append(said)
     elif kind == "function":
         _add_call(trace, word(held, "name"), held.get("input"), held.get("output"))
@@ -194,7 +200,8 @@ def _take_otel_span(traces: dict[str, _Trace], span: Object) -> None:
     if not name or not any(key.startswith("gen_ai.") for key in attributes):
         return
     trace = traces.setdefault(name, _Trace(name=name))
-    if (label := attributes.get("guardmark.label", attributes.get("label"))) is not None:
+    label = attributes.get("guardmark.label", attributes.get("label"))
+    if label is not None:
         trace.label = label
     operation = word(attributes, "gen_ai.operation.name")
     if operation == "execute_tool":
@@ -207,7 +214,8 @@ def _take_otel_span(traces: dict[str, _Trace], span: Object) -> None:
         trace.failure = word(attributes, "error.type")
     for event in _list(span, "events"):
         evaluated = _attributes(event.get("attributes"))
-        if guard := word(evaluated, "gen_ai.evaluation.name"):
+        guard = word(evaluated, "gen_ai.evaluation.name")
+        if guard:
             said = evaluated.get("gen_ai.evaluation.score.label")
             trace.guards.setdefault(guard, []).append(said)
 

@@ -32,7 +32,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedRates:
-    """What a run found out about one defense."""
+    """What a run found out about one defense.
+
+    Attributes:
+        rewritten: What got through an adaptive attacker; None for none.
+        cost: Of all its calls, in the currency of the price table.
+        is_alike: Every answer was the same: its rates tell nothing.
+    """
 
     name: str
     type: str = ""
@@ -41,21 +47,27 @@ class ListedRates:
     is_baseline: bool = False
     attack_success_rate: Estimate | None = None
     false_positive_rate: Estimate | None = None
-    rewritten: Estimate | None = None  # What got through an adaptive attacker; None for none.
-    cost: float | None = None  # Of all its calls, in the currency of the price table.
-    is_alike: bool = False  # Every answer was the same: its rates tell nothing.
+    rewritten: Estimate | None = None
+    cost: float | None = None
+    is_alike: bool = False
 
     @property
     def balanced_error(self) -> float | None:
         """The mean of both error rates, where both are known."""
         rates = (self.attack_success_rate, self.false_positive_rate)
         values = [rate.value for rate in rates if rate is not None and rate.value is not None]
-        return sum(values) / 2 if len(values) == 2 else None
+        if len(values) == 2:
+            return sum(values) / 2
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEntry:
-    """One run of the list."""
+    """One run of the list.
+
+    Attributes:
+        systems: Of each arm of a pipeline or of agents.
+    """
 
     key: str
     folder: Path
@@ -70,7 +82,7 @@ class RunEntry:
     data: tuple[str, ...] = ()
     data_sha256: str = ""
     defenses: tuple[ListedRates, ...] = ()
-    systems: tuple[ListedRates, ...] = ()  # of each arm of a pipeline or of agents
+    systems: tuple[ListedRates, ...] = ()
     gate: str = ""
     fault: str = ""
 
@@ -82,7 +94,9 @@ class RunEntry:
     @property
     def folder_beside(self) -> str:
         """The folder, where the title does not name it already."""
-        return self.path if self.name else ""
+        if self.name:
+            return self.path
+        return ""
 
     @property
     def candidates(self) -> tuple[ListedRates, ...]:
@@ -303,7 +317,9 @@ class RunIndex:
         """Return what changes when the files of a run do; empty for unknown runs."""
         with self._lock:
             before = self._known.get(key)
-        return () if before is None else _stamp(before[1].folder)
+        if before is None:
+            return ()
+        return _stamp(before[1].folder)
 
     def _entry(self, key: str, folder: Path, path: str) -> tuple[_Stamp, RunEntry]:
         stamp = _stamp(folder)

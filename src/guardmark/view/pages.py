@@ -157,7 +157,9 @@ def excerpt(text: str) -> str:
     """Return the beginning of a text on one line, with what is hidden in it spelled out."""
     line = " ".join(text[: 8 * _EXCERPT].split())
     shown = spell_hidden(line[:_EXCERPT])
-    return f"{shown} ..." if len(line) > _EXCERPT else shown
+    if len(line) > _EXCERPT:
+        return f"{shown} ..."
+    return shown
 
 
 _TOOLS: Final = {

@@ -167,4 +167,6 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+    if ":" in host:
+        return f"[{host}]"
+    return host

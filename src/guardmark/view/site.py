@@ -103,7 +103,9 @@ class Gatekeeper:
         is_foreign = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
         if is_foreign and headers.get("sec-fetch-mode") != "navigate":
             return _refused(403, "Other sites may not read these pages.")
-        return self._unproved(scope, headers) if self._rules.token else None
+        if self._rules.token:
+            return self._unproved(scope, headers)
+        return None
 
     def _unproved(self, scope: Scope, headers: Headers) -> Response | None:
         name = f"guardmark-view-{scope['server'][1]}"
@@ -237,7 +239,9 @@ class _Site:
             return _no_run()
         asked = {each: request.query_params.get(each, "") for each in _FACETS}
         flaw = request.query_params.get("flaw", "")
-        kind = Flaw(flaw) if flaw in set(Flaw) else None
+        kind = None
+        if flaw in set(Flaw):
+            kind = Flaw(flaw)
         wanted = CaseSelection(arm=asked["defense"], case_id=asked["sample_id"])
         try:
             cases = read_cases(run.folder, wanted)
@@ -422,13 +426,12 @@ class _Site:
 
     def progress(self, request: Request) -> Response:
         keys = request.query_params.getlist("run")[:_MOST_POLLED]
-        runs = {key: run for key in keys if (run := self._find(key)) is not None}
-        return JSONResponse(
-            {
-                key: {"state": run.state, "planned": run.planned, "stored": run.stored}
-                for key, run in runs.items()
-            }
-        )
+        progress = {}
+        for key in keys:
+            run = self._find(key)
+            if run is not None:
+                progress[key] = {"state": run.state, "planned": run.planned, "stored": run.stored}
+        return JSONResponse(progress)
 
     def _find(self, key: str) -> RunEntry | None:
         # A run begun since the last list is found by looking once more.
@@ -463,7 +466,9 @@ def _first_of(defense: str, listed: ListedSample) -> ListedSample:
 
 
 def _number(word: str | None) -> int:
-    return int(word) if word and word.isascii() and word.isdigit() and len(word) < 9 else 1
+    if word and word.isascii() and word.isdigit() and len(word) < 9:
+        return int(word)
+    return 1
 
 
 def _message(title: str, lines: Sequence[str], *, code: int) -> Response:

@@ -18,8 +18,7 @@ from tests.golden.runs import RUNS, GoldenRun
 from tests.oracles.slow.formulas.paired import difference, marked
 from tests.oracles.slow.formulas.rates import rate_of
 
-from guardmark.app.verify.formulas import difference_interval, rate_interval
-from guardmark.app.verify.headline import check_headline
+from guardmark.app.verify.headline import check_headline, difference_interval, rate_interval
 from guardmark.app.verify.mismatches import Mismatches
 
 Json = dict[str, Any]

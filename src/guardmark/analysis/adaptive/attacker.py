@@ -123,7 +123,9 @@ class AttackerCard:
 
     def per_bypass(self, amount: float) -> float | None:
         """Return an amount for each attack that got through, or None without any."""
-        return amount / self.attacks.successes if self.attacks.successes else None
+        if self.attacks.successes:
+            return amount / self.attacks.successes
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -426,6 +428,11 @@ def read_rewording(
     as_is = [not records.baseline[index] for index in positions]
     blocked = rates.of((each.sample, hit) for each, hit in sent)
     held = rates.of((each.sample, not hit) for each, hit in attacks)
+    strategies = []
+    for name, _ in _by_count(each.strategy for each, _ in sent):
+        blocked_twins = _rate(sent, rates, name)
+        standing = standing_of(_rate(attacks, rates, name), blocked_twins)
+        strategies.append(StrategyTwin(name=name, blocked=blocked_twins, standing=standing))
     return RewordingCard(
         samples=len(rows.exchanges.samples),
         refused=rows.exchanges.share("refused", rates),
@@ -444,13 +451,6 @@ def read_rewording(
         attacks_blocked=held,
         separation=mover(held, blocked),
         standing=standing_of(rates.of((each.sample, hit) for each, hit in attacks), blocked),
-        strategies=tuple(
-            StrategyTwin(
-                name=name,
-                blocked=(mine := _rate(sent, rates, name)),
-                standing=standing_of(_rate(attacks, rates, name), mine),
-            )
-            for name, _ in _by_count(each.strategy for each, _ in sent)
-        ),
+        strategies=tuple(strategies),
         spending=rows.spending,
     )

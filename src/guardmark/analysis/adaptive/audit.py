@@ -78,13 +78,17 @@ class AuditCard:
     @property
     def least(self) -> float | None:
         """The share of valid ones if every open item were none, or None without items."""
-        return self.valid.successes / self.drawn if self.drawn else None
+        if self.drawn:
+            return self.valid.successes / self.drawn
+        return None
 
     @property
     def most(self) -> float | None:
         """The share of valid ones if every open item were one, or None without items."""
         rest = self.unsure + self.blank
-        return (self.valid.successes + rest) / self.drawn if self.drawn else None
+        if self.drawn:
+            return (self.valid.successes + rest) / self.drawn
+        return None
 
     def of(self, name: str) -> AuditedRound | None:
         """Return what is said of a round, or None where nothing rests on a judgement."""

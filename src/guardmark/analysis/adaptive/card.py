@@ -293,7 +293,9 @@ def _over_turns(mask: AttackMask) -> Estimate | None:
         for sample, history in mask.records.arms[ADAPTIVE].items()
         if any(each.leads_up or each.is_last_turn for each in history.tries)
     ]
-    return mask.rates.of(marks) if marks else None
+    if marks:
+        return mask.rates.of(marks)
+    return None
 
 
 def _up_to(budget: int, steps: Sequence[int]) -> list[int]:

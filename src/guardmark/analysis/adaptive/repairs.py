@@ -129,12 +129,12 @@ def read_repaired(
     records, repaired = view.records, view.records.repaired
     if repaired is None:
         return None
-    steps, refused = (words_of(repaired.findings, key) for key in ("steps", "refused"))
+    steps, refused = words_of(repaired.findings, "steps"), words_of(repaired.findings, "refused")
     name = JOINT.join(steps)
-    sides: list[_Sides] = [
-        _by_repair((t for t in records.rest["repair"] if t.round == asked), attack).get(name, {})
-        for asked in (KNOWN, REPAIR)
-    ]
+    sides: list[_Sides] = []
+    for asked in (KNOWN, REPAIR):
+        tries = [each for each in records.rest["repair"] if each.round == asked]
+        sides.append(_by_repair(tries, attack).get(name, {}))
     arms = (repaired.arms, *repaired.repeated)
     again = [AttackMask(replace(repaired, arms=each), attack, rates) for each in arms]
     both = np.array(sorted(set(view.places) & set(again[0].places)), dtype=np.int64)
@@ -143,7 +143,8 @@ def read_repaired(
         return mask.bypassed(_LAST, tiers)[np.searchsorted(mask.places, both)]
 
     before, groups = marks(view, FULL), rates.groups[both]
-    full, strict = (np.stack([marks(m, tiers) for m in again], axis=1) for tiers in (FULL, STRICT))
+    full = np.stack([marks(mask, FULL) for mask in again], axis=1)
+    strict = np.stack([marks(mask, STRICT) for mask in again], axis=1)
     change = full.astype(float) - before[:, None]
     return RepairedCard(
         steps=steps,

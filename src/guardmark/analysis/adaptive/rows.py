@@ -44,24 +44,38 @@ _UNSTEADY: Final = frozenset({"RANDOMISED", "STATEFUL", "RATE_LIMITED"})
 
 
 class Try(NamedTuple):
-    """One question of an attacker or its evaluator."""
+    """One question of an attacker or its evaluator.
 
-    sample: int  # Position of the sample.
-    account: str  # Who pays.
+    Attributes:
+        sample: Position of the sample.
+        account: Who pays.
+        chain: Operators used; empty for the text as it is.
+        tier: Proved tier; empty where a pass is no bypass.
+        text: Hash of the text.
+        passed: Whether it was let through; None without an answer.
+        is_free: Whether nothing was called for it.
+        size: Characters of the text, or None where that was not kept.
+        decoded: Whether the shipped decoders read the words in it; None where nobody looked.
+        is_confirmed: Whether the pass held when its text was sent again; None where it was not.
+        sent: The text itself, where only an attacker's own code could make it again.
+        leads_up: Whether it is a turn of a conversation that goes on.
+        is_last_turn: Whether it is the last turn of a conversation.
+    """
+
+    sample: int
+    account: str
     round: str
-    chain: str  # Operators used; empty for the text as it is.
-    tier: str  # Proved tier; empty where a pass is no bypass.
-    text: str  # Hash of the text.
-    passed: bool | None  # Whether it was let through; None without an answer.
-    is_free: bool  # Whether nothing was called for it.
-    size: int | None = None  # Characters of the text, or None where that was not kept.
-    # Whether the shipped decoders read the words in it; None where nobody looked.
+    chain: str
+    tier: str
+    text: str
+    passed: bool | None
+    is_free: bool
+    size: int | None = None
     decoded: bool | None = None
-    # Whether the pass held when its text was sent again; None where it was not.
     is_confirmed: bool | None = None
-    sent: str = ""  # The text itself, where only an attacker's own code could make it again.
-    leads_up: bool = False  # Whether it is a turn of a conversation that goes on.
-    is_last_turn: bool = False  # Whether it is the last turn of a conversation.
+    sent: str = ""
+    leads_up: bool = False
+    is_last_turn: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -136,13 +150,17 @@ class AdaptiveRecords:
     def attacker(self) -> Mapping[str, object]:
         """Settings of the attacker model; empty where none was configured."""
         stated = self.settings.get("attacker")
-        return stated if isinstance(stated, dict) else {}
+        if isinstance(stated, dict):
+            return stated
+        return {}
 
 
 def words_of(findings: Mapping[str, object], key: str) -> tuple[str, ...]:
     """Return the words that findings list, such as the `flags` of a defense."""
     words = findings.get(key, ())
-    return tuple(map(str, words)) if isinstance(words, list) else ()
+    if isinstance(words, list):
+        return tuple(map(str, words))
+    return ()
 
 
 def read_adaptive(reader: RecordReader) -> tuple[AdaptiveRecords, ...]:

@@ -90,7 +90,9 @@ class AttackMask:
         numbers = np.full(len(self.places), NEVER, dtype=np.int64)
         for at, sample in enumerate(self.places):
             history = self.records.arms[arm].get(sample)
-            first = None if history is None else history.first(tiers)
+            first = None
+            if history is not None:
+                first = history.first(tiers)
             if first is not None:
                 numbers[at] = first
         firsts = np.where(self.static, 0, numbers)
@@ -327,7 +329,9 @@ class SeedsCard:
     @property
     def headline(self) -> SeedMean | None:
         """All proved tiers by the end of the last round, or None where nothing was searched."""
-        return self.rounds[-1].full if self.rounds else None
+        if self.rounds:
+            return self.rounds[-1].full
+        return None
 
 
 def measure_seeds(view: AttackMask, ks: Sequence[int]) -> SeedsCard | None:
@@ -460,4 +464,6 @@ def _mean(each: SearchTimes, horizon: float, *, without: int | None = None) -> f
     """Return the restricted mean, one group left out on demand; NaN where undefined."""
     kept = each.groups != (-1 if without is None else without)
     value = restricted_mean(each.times[kept], each.bypassed[kept], horizon=horizon).value
-    return float("nan") if value is None else value
+    if value is None:
+        return float("nan")
+    return value

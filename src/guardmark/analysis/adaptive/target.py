@@ -225,7 +225,9 @@ def read_target(reader: RecordReader) -> TargetRows | None:
 
 
 def _named(part: object) -> str:
-    return str(part.get("model") or part.get("name")) if isinstance(part, dict) else ""
+    if isinstance(part, dict):
+        return str(part.get("model") or part.get("name"))
+    return ""
 
 
 def measure_target(rows: TargetRows, view: AttackMask) -> TargetCard:

@@ -97,13 +97,17 @@ class CaseRow:
         """Whether a task without an attack was hindered: not done, or in a stored run blocked."""
         if self.case.is_attack:
             return False
-        return self.has_block if self.is_replay else self.result.task_done is False
+        if self.is_replay:
+            return self.has_block
+        return self.result.task_done is False
 
     @property
     def stopped_by(self) -> CaseStep | None:
         """The step at which an attack was stopped, or None where no guard stopped it."""
         if self.is_replay:
-            return self._replay_stop() if self.case.is_attack and self.reads_order else None
+            if self.case.is_attack and self.reads_order:
+                return self._replay_stop()
+            return None
         if self.result.injection_done is not False:
             return None
         for step in self.guard_steps:
@@ -252,7 +256,9 @@ def planned_case(position: int, sample: Any) -> PlannedCase:
 
 
 def _truth(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None
+    if isinstance(value, bool):
+        return value
+    return None
 
 
 _Stated = tuple[str, str, "Mapping[Place, tuple[str, ...]]", tuple[str, str] | None]

@@ -162,7 +162,9 @@ def has_block(row: CaseRow) -> bool:
 
 def mean(values: Sequence[int]) -> float | None:
     """Return a mean, or None of nothing."""
-    return sum(values) / len(values) if values else None
+    if values:
+        return sum(values) / len(values)
+    return None
 
 
 def _blocks_at(row: CaseRow, place: Place, guard: str) -> bool:

@@ -73,4 +73,6 @@ def _half_width(tasks: int, injections: int, *, rate: float, confidence: float, 
         estimate = crossed_rate(successes, first=first, second=second, confidence=confidence)
         if estimate.low is not None and estimate.high is not None:
             widths.append((estimate.high - estimate.low) / 2.0)
-    return float(np.median(widths)) if widths else 1.0
+    if widths:
+        return float(np.median(widths))
+    return 1.0

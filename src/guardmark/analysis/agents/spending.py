@@ -74,20 +74,28 @@ def _spending(arms: Sequence[CasesOfArm], counting: CaseCounting) -> Iterator[Ca
 def _of_cases(
     arm: CasesOfArm, of: str, counted: Sequence[UsageTotals], counting: CaseCounting
 ) -> CaseSpending:
-    told = [each for each in counted if each.reported == each.calls]
-    priced = [each for each in counted if each.priced == each.calls and each.cost is not None]
-    costs = [each.cost for each in priced if each.cost is not None]
+    calls = read = written = 0
+    tokens: list[float] = []
+    costs: list[float] = []
+    for totals in counted:
+        calls += totals.calls
+        if totals.reported == totals.calls:
+            read += totals.tokens_read
+            written += totals.tokens_written
+            tokens.append(float(totals.tokens))
+        if totals.priced == totals.calls and totals.cost is not None:
+            costs.append(totals.cost)
     return CaseSpending(
         arm=arm.arm,
         agent=arm.agent,
         of=of,
         cases=len(counted),
-        calls=sum(each.calls for each in counted),
-        cases_with_tokens=len(told),
-        tokens_read=sum(each.tokens_read for each in told) if told else None,
-        tokens_written=sum(each.tokens_written for each in told) if told else None,
-        tokens=counting.quantiles([float(each.tokens) for each in told]),
-        cases_with_price=len(priced),
+        calls=calls,
+        cases_with_tokens=len(tokens),
+        tokens_read=read if tokens else None,
+        tokens_written=written if tokens else None,
+        tokens=counting.quantiles(tokens),
+        cases_with_price=len(costs),
         cost=sum(costs) if costs else None,
         money=counting.quantiles(costs),
     )

@@ -335,7 +335,9 @@ def make_card(
     figures = tuple(_figures(analysis, chosen, scope=scope))
     by_name = {each.name: each for each in figures}
     candidates = {each.name: each.card for each in subjects_of(analysis) if not each.is_baseline}
-    adapted = attacked.rounds[-1].full if attacked is not None and scope == DEFENSE else None
+    adapted = None
+    if attacked is not None and scope == DEFENSE:
+        adapted = attacked.rounds[-1].full
     answer, _ = judge_chosen(
         chosen.card, adapted, name=chosen.name, candidates=candidates, limits=limits
     )
@@ -478,7 +480,9 @@ def _figures(analysis: RunAnalysis, chosen: DefenseAnalysis, *, scope: str) -> I
             yield of_quantile(f"latency_p{quantile.quantile * 100:g}_ms_{label}", quantile)
     for used in analysis.spending:
         if used.part == chosen.name and used.stage == "defense" and used.cost is not None:
-            per_sample = used.cost / used.priced if used.priced else None
+            per_sample = None
+            if used.priced:
+                per_sample = used.cost / used.priced
             yield CardFigure(
                 name="cost_per_1000",
                 unit=MONEY,

@@ -1,7 +1,4 @@
-"""What the maker of a defense says of it, beside what was measured.
-
-A claim is somebody's word. It stands on a card with its source, and never in a rate.
-"""
+"""What others say of a guard, with its source: claims of its maker, and published results."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from guardmark.analysis.cards.figures import CardFigure
+
 
 CLAIMED: Final = {
     "attack_success_rate": "share of attacks let through",
@@ -63,7 +61,9 @@ def standing_of(value: float, figure: CardFigure | None) -> Standing:
         return Standing.NOT_MEASURED
     if value > figure.high:
         return Standing.ABOVE
-    return Standing.BELOW if value < figure.low else Standing.WITHIN
+    if value < figure.low:
+        return Standing.BELOW
+    return Standing.WITHIN
 
 
 def stand_beside(claim: MakerClaim, figures: Mapping[str, CardFigure]) -> MakerClaim:
@@ -76,3 +76,54 @@ def stand_beside(claim: MakerClaim, figures: Mapping[str, CardFigure]) -> MakerC
         data=claim.data,
         standing=standing_of(claim.value, figures.get(claim.figure)),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedCohort:
+    """The terms on which a published result was obtained, as far as its source states them.
+
+    Attributes:
+        dataset: Name of the data.
+        dataset_revision: Its revision, or empty.
+        split: Part of the data, or empty.
+        label_mapping: What counted as positive, or empty.
+        metric: Which figure.
+        metric_impl: What computed it, or empty.
+        threshold_policy: How decisions followed from scores, or empty.
+        harness: What ran it, or empty.
+        aggregation: Over what it was averaged, or empty.
+    """
+
+    dataset: str
+    metric: str
+    dataset_revision: str = ""
+    split: str = ""
+    label_mapping: str = ""
+    metric_impl: str = ""
+    threshold_policy: str = ""
+    harness: str = ""
+    aggregation: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedResult:
+    """One figure that somebody published of a guard.
+
+    Attributes:
+        guard: Name of the guard.
+        value: The figure, as published.
+        source: Where: an address, a title, or the harness that the source names. Never empty.
+        cohort: On what terms.
+        category: What kind of harm it was measured on, or empty.
+        is_contaminated: Whether its source says that the guard was trained on the data; None where
+            it says nothing.
+        notes: What its source adds, or empty.
+    """
+
+    guard: str
+    value: float
+    source: str
+    cohort: PublishedCohort
+    category: str = ""
+    is_contaminated: bool | None = None
+    notes: str = ""

@@ -90,7 +90,9 @@ def _p_of_difference(one: Card, other: Card, name: str) -> float | None:
 
 
 def _point(figure: CardFigure) -> float:
-    return math.inf if figure.value is None else figure.value
+    if figure.value is None:
+        return math.inf
+    return figure.value
 
 
 def _tiers(cards: Sequence[Card], name: str, apart: set[tuple[str, int, int]]) -> list[int | None]:

@@ -62,7 +62,9 @@ class HeldRate:
     @property
     def excess(self) -> float:
         """By how much the rate lies above the limit; infinite where it is undefined."""
-        return math.inf if self.rate.value is None else max(0.0, self.rate.value - self.limit)
+        if self.rate.value is None:
+            return math.inf
+        return max(0.0, self.rate.value - self.limit)
 
     @property
     def needed(self) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -137,7 +138,9 @@ class ChainBench:
         """Name a chain by what it blocks on and its members."""
         members = ", ".join(self.names[at] for at in chain.members)
         rule = "any" if chain.settling == BLOCK else "all"
-        return f"{rule}({members})" if len(chain.members) > 1 else members
+        if len(chain.members) > 1:
+            return f"{rule}({members})"
+        return members
 
     def ask(self, chain: Chain) -> tuple[Codes, Floats, Floats]:
         """Ask members until one settles it, failures settle nothing: outcome, time and money."""
@@ -205,21 +208,44 @@ def read_bench(matched: MatchedRuns, names: Sequence[str]) -> ChainBench:
     """Read what the candidates decided; the fastest stands first, for it is asked first."""
     frame = matched.frame
     arms = [arm for arm in frame.arms if arm.name in names]
-    if stopped := [arm.name for arm in arms if frame.stopped(arm)]:
+    stopped = [arm.name for arm in arms if frame.stopped(arm)]
+    if stopped:
         raise IncomparableRuns(
             f"{', '.join(stopped)} was ended early by a rule: chains with it cannot be measured.\n"
             "Next: measure it on all samples, or leave it out with --only."
         )
     taken = [spread_times(frame, arm.records) for arm in arms]
-    middle = [np.median(ms[~np.isnan(ms)]) if (~np.isnan(ms)).any() else np.inf for ms in taken]
-    order = np.argsort(middle, kind="stable").tolist()
+    order = np.argsort(list(map(_median_ms, taken)), kind="stable").tolist()
+    names, outcome, spent = [], [], []
+    for at in order:
+        arm = arms[at]
+        names.append(arm.name)
+        outcome.append(frame.matrix(arm))
+        spent.append((taken[at], matched.consumption[arm.name].money))
     return ChainBench(
         frame=frame,
-        names=[arms[at].name for at in order],
-        outcome=np.array([frame.matrix(arms[at]) for at in order]),
-        spent=np.array([(taken[at], matched.consumption[arms[at].name].money) for at in order]),
-        ranks=matched.ranks[arms[order[0]].name],
+        names=names,
+        outcome=np.array(outcome),
+        spent=np.array(spent),
+        ranks=matched.ranks[names[0]],
     )
+
+
+def _median_ms(times_ms: Floats) -> float:
+    """Return the median of the times that are known; infinite where none is."""
+    known = times_ms[~np.isnan(times_ms)]
+    if not len(known):
+        return math.inf
+    return float(np.median(known))
+
+
+def _chains(defenses: int, size: int) -> Iterator[Chain]:
+    """Yield every chain of at most `size` of so many defenses; one alone settles by blocking."""
+    for count in range(1, size + 1):
+        for members in combinations(range(defenses), count):
+            yield Chain(members, BLOCK)
+            if count > 1:
+                yield Chain(members, ALLOW)
 
 
 def rank_chains(matched: MatchedRuns, *, names: Sequence[str], size: int) -> ChainRanking:
@@ -231,16 +257,14 @@ def rank_chains(matched: MatchedRuns, *, names: Sequence[str], size: int) -> Cha
             "Chains are chosen on one half of the groups and measured on the other, and a half "
             "lacks attacks or benign samples.\nNext: measure on more data of both labels."
         )
-    chains = [
-        Chain(members, settling)
-        for count in range(1, size + 1)
-        for members in combinations(range(len(bench.names)), count)
-        for settling in ((BLOCK, ALLOW) if count > 1 else (BLOCK,))
-    ]
+    chains = list(_chains(len(bench.names), size))
     scores = np.array([choosing.score(chain) for chain in chains])
     error, known = scores[:, :2].mean(axis=1), scores[:, ~np.isnan(scores).any(axis=0)]
-    is_beaten = [((known <= each).all(axis=1) & (known < each).any(axis=1)).any() for each in known]
-    front = [chains[at] for at in error.argsort(kind="stable").tolist() if not is_beaten[at]]
+    front = []
+    for at in error.argsort(kind="stable").tolist():
+        is_better = (known <= known[at]).all(axis=1) & (known < known[at]).any(axis=1)
+        if not is_better.any():
+            front.append(chains[at])
     alone = chains[int(error[: len(bench.names)].argmin())]
     listed = list(dict.fromkeys((*front[:_LISTED], alone)))
     frame, cards = measuring.measure(listed)

@@ -28,7 +28,7 @@ from guardmark.stats.rates.clustered import FEW_GROUPS, is_dominated
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.analysis.defense.frame import Frame
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.defense.scores import AreaPair
     from guardmark.analysis.pipeline.frame import Codes
     from guardmark.core.estimate import Difference
@@ -106,7 +106,8 @@ class PairedSide:
         """What makes the groups behind the comparison weak, to end a sentence with; or empty."""
         if self.few_groups:
             return f", over few groups ({self.difference.groups})"
-        if not is_dominated(share := self.largest_group or 0.0, self.difference.groups or 1):
+        share = self.largest_group or 0.0
+        if not is_dominated(share, self.difference.groups or 1):
             return ""
         return f", of which the group {self.largest_name!r} holds {100 * share:.0f} %"
 
@@ -281,7 +282,9 @@ def _points(difference: Difference) -> str:
 def _p_text(p_value: float | None) -> str:
     if p_value is None:
         return ""
-    return "< 0.0001" if p_value < 0.0001 else f"{p_value:.4f}"
+    if p_value < 0.0001:
+        return "< 0.0001"
+    return f"{p_value:.4f}"
 
 
 def compare_arms(
@@ -298,14 +301,20 @@ def compare_arms(
     The family of one run is every pair of its candidates, also where a few of them are chosen: a
     pair has the same p wherever it is printed.
     """
-    named = None if chosen is None else {name for pair in chosen for name in pair}
-    arms = frame.candidates(2) if named is None else [a for a in frame.arms if a.name in named]
+    arms: Sequence[DefenseColumn] = frame.candidates(2)
+    if chosen is not None:
+        named = {name for pair in chosen for name in pair}
+        arms = [arm for arm in frame.arms if arm.name in named]
     if len(arms) < 2:
         return None
     outcomes = {arm.name: frame.matrix(arm) for arm in arms}
     everyone = list(combinations(outcomes, 2))
-    names = everyone if chosen is None else list(chosen)
-    counted = {(each.first, each.second): each for each in known.pairs} if known else {}
+    names = everyone
+    if chosen is not None:
+        names = list(chosen)
+    counted = {}
+    if known is not None:
+        counted = {(pair.first, pair.second): pair for pair in known.pairs}
     family = _Family(frame, dict(outcomes), counted)
     sides = family.sides(names)
     of_areas = [each.difference.p_value for each in areas]
@@ -316,8 +325,10 @@ def compare_arms(
     else:
         adjusted, adjusted_areas = adjust_sides(sides, of_areas)
     alpha = 1 - frame.settings.confidence
-    pairs = tuple(
-        PairedComparison(
+    on_attacks, on_benign = adjusted[: len(names)], adjusted[len(names) :]
+    pairs = []
+    for (first, second), attacks, benign in zip(names, on_attacks, on_benign, strict=True):
+        pair = PairedComparison(
             first=first,
             second=second,
             attacks=attacks,
@@ -325,20 +336,19 @@ def compare_arms(
             verdict=judge_pair(attacks, benign, alpha=alpha),
             scope=scope,
         )
-        for (first, second), attacks, benign in zip(
-            names, adjusted[: len(names)], adjusted[len(names) :], strict=True
-        )
-    )
-    ranked = outcomes if len(names) == len(everyone) else {}
+        pairs.append(pair)
+    ranked = {}
+    if len(names) == len(everyone):
+        ranked = outcomes
+    told_areas = []
+    for area, p in zip(areas, adjusted_areas[: len(areas)], strict=True):
+        told_areas.append(replace(area, adjusted_p=p))
     return RunComparison(
-        pairs=pairs,
+        pairs=tuple(pairs),
         attacks=_best_set(frame, ranked, pairs, is_attack=True),
         benign=_best_set(frame, ranked, pairs, is_attack=False),
         left_out=tuple(arm.name for arm in frame.arms if arm.name not in outcomes),
-        areas=tuple(
-            replace(each, adjusted_p=p)
-            for each, p in zip(areas, adjusted_areas[: len(areas)], strict=True)
-        ),
+        areas=tuple(told_areas),
         is_whole_family=chosen is None or is_one_run,
         tests=2 * family_pairs + len(areas),
     )
@@ -384,7 +394,9 @@ class _Family:
     def _side(self, pair: tuple[str, str], *, is_attack: bool) -> PairedSide:
         known = self._counted.get(pair)
         if known is not None:
-            return known.attacks if is_attack else known.benign
+            if is_attack:
+                return known.attacks
+            return known.benign
         for name in pair:
             if name not in self._outcomes:
                 self._outcomes[name] = self._frame.matrix(self._frame.arm(name))
@@ -412,21 +424,31 @@ def judge_pair(attacks: PairedSide, benign: PairedSide, *, alpha: float) -> Pair
     if on_attacks * on_benign < 0:
         return PairVerdict.TRADE_OFF
     if on_attacks and (on_benign == on_attacks or not_worse):
-        return PairVerdict.FIRST_BETTER if is_first else PairVerdict.SECOND_BETTER
+        if is_first:
+            return PairVerdict.FIRST_BETTER
+        return PairVerdict.SECOND_BETTER
     who = "FIRST" if is_first else "SECOND"
     if on_attacks:
         return PairVerdict[f"{who}_FEWER_BYPASSES"]
-    return PairVerdict[f"{who}_FEWER_FALSE_ALARMS"] if on_benign else PairVerdict.UNDECIDED
+    if on_benign:
+        return PairVerdict[f"{who}_FEWER_FALSE_ALARMS"]
+    return PairVerdict.UNDECIDED
 
 
 class PairMarks(NamedTuple):
-    """Where two defenses stand by position; an error is an allowed attack or a blocked benign."""
+    """Where two defenses stand by position; an error is an allowed attack or a blocked benign.
+
+    Attributes:
+        both: Both erred.
+        first_only: Only the first erred.
+        second_only: Only the second erred.
+    """
 
     asked: Flags
     paired: Flags
-    both: Flags  # Both erred.
-    first_only: Flags  # Only the first erred.
-    second_only: Flags  # Only the second erred.
+    both: Flags
+    first_only: Flags
+    second_only: Flags
 
 
 def mark_pair(frame: Frame, first: Codes, second: Codes) -> PairMarks:

@@ -142,10 +142,14 @@ def match_runs(
             "Next: measure the defenses on the same data, then compare these runs."
         )
     order = [key for key in first.keys if key in shared]
-    positions = [{key: position for position, key in enumerate(run.keys)} for run in runs]
-    places = [np.array([at[key] for key in order], dtype=np.int64) for at in positions]
+    places = []
+    for run in runs:
+        positions = {key: position for position, key in enumerate(run.keys)}
+        places.append(np.array([positions[key] for key in order], dtype=np.int64))
     repeats = min(run.frame.manifest.repeats for run in runs)
-    taken = Counter(arm.name for run in runs for arm in run.frame.arms)
+    taken: Counter[str] = Counter()
+    for run in runs:
+        taken.update(arm.name for arm in run.frame.arms)
     origins, arms = [], []
     consumption: dict[str, UsageBySample] = {}
     ranks: dict[str, Ints] = {}
@@ -153,7 +157,9 @@ def match_runs(
         rows = (np.arange(repeats)[:, None] * frame.sample_count + where).ravel()
         asked = asking_ranks(frame)[rows]
         for arm in frame.arms:
-            name = arm.name if taken[arm.name] == 1 else f"{arm.name} ({label})"
+            name = arm.name
+            if taken[name] > 1:
+                name = f"{name} ({label})"
             ranks[name] = asked
             origins.append(Origin(name=name, defense=arm.name, run=label))
             arms.append(_moved(arm, name, places=where, frame=frame, repeats=repeats))

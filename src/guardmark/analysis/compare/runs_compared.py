@@ -283,28 +283,35 @@ def _find(origins: Sequence[Origin], word: str) -> list[str]:
 
 
 def _detail_pair(matched: MatchedRuns, pair: PairedComparison, wanted: Wanted) -> PairDetail:
-    frame, names = matched.frame, (pair.first, pair.second)
-    first, second = (frame.arm(name) for name in names)
+    frame = matched.frame
+    first, second = frame.arm(pair.first), frame.arm(pair.second)
     marks = mark_pair(frame, frame.matrix(first), frame.matrix(second))
-    differing = [_differing(frame, alone) for alone in (marks.first_only, marks.second_only)]
+    first_only = _differing(frame, marks.first_only)
+    second_only = _differing(frame, marks.second_only)
+    latency = []
+    if wanted.latency:
+        for is_attack in (True, False):
+            latency.append(_latency(matched, (first, second), is_attack=is_attack))
     # What a system consumes is the sum of its parts, and is not compared.
-    used = [matched.consumption[name] for name in names if name in matched.consumption]
+    used_first = matched.consumption.get(pair.first)
+    used_second = matched.consumption.get(pair.second)
+    costs: tuple[CostDifference, ...] = ()
+    if used_first is not None and used_second is not None:
+        costs = tuple(compare_costs(frame, used_first, used_second))
+    discordant = []
+    for name, positions in ((pair.first, first_only), (pair.second, second_only)):
+        for at in positions[: wanted.listed]:
+            sample = matched.reader.sample_at(int(matched.places[at]))
+            discordant.append(DiscordantSample(sample=sample, erred=name))
     return PairDetail(
         first=pair.first,
         second=pair.second,
         categories=_categories(frame, marks),
-        latency=tuple(
-            _latency(matched, (first, second), is_attack=is_attack)
-            for is_attack in ((True, False) if wanted.latency else ())
-        ),
-        costs=tuple(compare_costs(frame, *used)) if len(used) == len(names) else (),
-        discordant=tuple(
-            DiscordantSample(sample=matched.reader.sample_at(int(matched.places[at])), erred=name)
-            for name, positions in zip(names, differing, strict=True)
-            for at in positions[: wanted.listed]
-        ),
-        first_only=len(differing[0]),
-        second_only=len(differing[1]),
+        latency=tuple(latency),
+        costs=costs,
+        discordant=tuple(discordant),
+        first_only=len(first_only),
+        second_only=len(second_only),
     )
 
 

@@ -97,10 +97,14 @@ class _Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """Attacks or benign samples of a run, cut in every way."""
+    """Attacks or benign samples of a run, cut in every way.
+
+    Attributes:
+        marks: Which samples have the label.
+    """
 
     is_attack: bool
-    marks: Marks  # which samples have the label
+    marks: Marks
     single: tuple[_Cut, ...]
     crossed: tuple[_Cut, ...]
 
@@ -117,24 +121,20 @@ def find_blind_spots(
     A defense that a rule ended early has none: its slices have no interval that covers.
     """
     sides = [_cut_side(frame, facets, is_attack=is_attack) for is_attack in (True, False)]
-    counted = {
-        crossed: len(arms)
-        * sum(
-            len(cut.values) for side in sides for cut in (side.crossed if crossed else side.single)
-        )
-        for crossed in (False, True)
-    }
-    spots: dict[str, tuple[BlindSpot, ...]] = {}
+    searched = {False: 0, True: 0}  # by whether they are combinations of two facets
+    for side in sides:
+        searched[False] += len(arms) * sum(len(cut.values) for cut in side.single)
+        searched[True] += len(arms) * sum(len(cut.values) for cut in side.crossed)
+    by_defense: dict[str, tuple[BlindSpot, ...]] = {}
     for arm in arms:
         if frame.stopped(arm):
             continue
-        found = [
-            spot
-            for side in sides
-            for spot in _Examiner(frame, arm, side, searched=counted).blind_spots()
-        ]
-        spots[arm.name] = tuple(sorted(found, key=lambda spot: -(spot.excess.low or 0.0)))
-    return spots
+        spots: list[BlindSpot] = []
+        for side in sides:
+            spots.extend(_Examiner(frame, arm, side, searched=searched).blind_spots())
+        spots.sort(key=lambda spot: -(spot.excess.low or 0.0))
+        by_defense[arm.name] = tuple(spots)
+    return by_defense
 
 
 def _cut_side(frame: Frame, facets: Sequence[str], *, is_attack: bool) -> _Side:

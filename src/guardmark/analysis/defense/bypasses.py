@@ -99,13 +99,17 @@ class FlawCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstSamples:
-    """The samples worth reading."""
+    """The samples worth reading.
+
+    Attributes:
+        among: Defenses of which one is enough to be counted; baselines only where there is
+            nothing else.
+    """
 
     DERIVED: ClassVar = ("most_impactful_bypasses",)
 
     listed: tuple[ListedSample, ...] = field(metadata={"json": False})
     counts: tuple[FlawCount, ...]
-    # Defenses of which one is enough to be counted; baselines only where there is nothing else.
     among: int
     top: tuple[tuple[str, tuple[ListedSample, ...]], ...] = field(metadata={"json": False})
 
@@ -128,19 +132,23 @@ class _Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedSamples:
-    """Every sample of a run by how much it is worth reading; texts are read for those shown."""
+    """Every sample of a run by how much it is worth reading; texts are read for those shown.
+
+    Attributes:
+        telling: Without baselines, where there is anything else.
+    """
 
     frame: Frame
     judged: tuple[_Judged, ...]
-    telling: tuple[_Judged, ...]  # Without baselines, where there is anything else.
+    telling: tuple[_Judged, ...]
     order: NDArray[np.int64]
 
     @property
     def categories(self) -> tuple[str, ...]:
         """The categories that samples have, in alphabetical order."""
         facet = self.frame.samples.category
-        present = np.unique(facet.codes).tolist()
-        return tuple(sorted(name for code in present if (name := facet.names[code])))
+        present = [facet.names[code] for code in np.unique(facet.codes).tolist()]
+        return tuple(sorted(filter(None, present)))
 
     def positions(
         self,
@@ -221,17 +229,19 @@ def find_worst(reader: RecordReader, frame: Frame) -> WorstSamples:
             )
         return cache[position]
 
+    counts = []
+    for flaw, total in totals.items():
+        if total:
+            shown = int(flagged[flaw][positions].sum())
+            counts.append(FlawCount(flaw=flaw, total=total, listed=shown))
+    top = []
+    for each in telling:
+        top.append((each.arm.name, tuple(map(listed, _top(frame, each, severity)))))
     return WorstSamples(
         listed=tuple(map(listed, positions)),
-        counts=tuple(
-            FlawCount(flaw=flaw, total=total, listed=int(flagged[flaw][positions].sum()))
-            for flaw, total in totals.items()
-            if total
-        ),
+        counts=tuple(counts),
         among=len(telling),
-        top=tuple(
-            (each.arm.name, tuple(map(listed, _top(frame, each, severity)))) for each in telling
-        ),
+        top=tuple(top),
     )
 
 

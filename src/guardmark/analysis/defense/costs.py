@@ -197,7 +197,9 @@ def _added(one: PartUsage, other: PartUsage) -> PartUsage:
 def _sum_known(one: Number, other: Number) -> Number:
     """Add two numbers of which either may be unknown."""
     if one is None or other is None:
-        return other if one is None else one
+        if one is None:
+            return other
+        return one
     return one + other
 
 
@@ -206,7 +208,9 @@ def part_name(reader: RecordReader, manifest: RunManifest, usage: PartUsage | Pa
     stage, layer = Stage(usage.stage), usage.layer
     if stage not in {Stage.MODEL, Stage.JUDGE}:
         is_own = any(part.name == usage.part for part in manifest.parts)
-        return usage.part if is_own else part_of(usage.part)
+        if is_own:
+            return usage.part
+        return part_of(usage.part)
     known = [part.name for part in manifest.parts if part.kind == stage.value]
     alone = known[0] if len(known) == 1 else usage.part
     if stage is Stage.MODEL:

@@ -127,7 +127,9 @@ def sort_into_cells(
     by_label: bool = True,
 ) -> Cells:
     """Sort the samples of a run into slices and groups; without codes, by label alone."""
-    count = 2 * slice_count if by_label else 1
+    count = 1
+    if by_label:
+        count = 2 * slice_count
     slices = slice_codes(frame, codes, slice_count)
     if not by_label:
         slices = np.zeros_like(slices)

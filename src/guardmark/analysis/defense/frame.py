@@ -49,18 +49,26 @@ MISSING: Final = -1  # marks a sample a defense has no record of
 
 LENGTH_EDGES: Final = (100, 300, 1_000, 3_000)
 LENGTH_NAMES: Final = (
-    *("up to 100 characters", "101 to 300", "301 to 1,000", "1,001 to 3,000", "over 3,000"),
+    "up to 100 characters",
+    "101 to 300",
+    "301 to 1,000",
+    "1,001 to 3,000",
+    "over 3,000",
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefenseColumn:
-    """One defense and all its answers; it blocks from `threshold` on, None when unknown."""
+    """One defense and all its answers; it blocks from `threshold` on, None when unknown.
+
+    Attributes:
+        is_redecided: Whether the threshold was chosen after the run.
+    """
 
     part: PartManifest
     records: RecordColumns
     threshold: float | None
-    is_redecided: bool = False  # Whether the threshold was chosen after the run.
+    is_redecided: bool = False
 
     @property
     def name(self) -> str:
@@ -105,6 +113,10 @@ class Frame:
     each kind of group once: `weights` say of each sample how many such groups there are, `times`
     are kinds of records with a time and `examples` the first samples that are worth reading.
     Samples without a label are left out, unless every sample was asked for (`is_every`).
+
+    Attributes:
+        positions: Of examples in the run.
+        metadata: Fields that settings name.
     """
 
     manifest: RunManifest
@@ -115,8 +127,8 @@ class Frame:
     weights: NDArray[np.int64] | None = None
     times: Frame | None = None
     examples: Frame | None = None
-    positions: NDArray[np.int64] | None = None  # of examples in the run
-    metadata: Mapping[str, Facet] = field(default_factory=dict)  # fields that settings name
+    positions: NDArray[np.int64] | None = None
+    metadata: Mapping[str, Facet] = field(default_factory=dict)
     is_every: bool = False
 
     @property
@@ -130,7 +142,9 @@ class Frame:
 
     def record_weights(self, records: RecordColumns) -> NDArray[np.int64] | None:
         """Return how often the run has each record, or None for once."""
-        return None if self.weights is None else self.weights[records.sample]
+        if self.weights is None:
+            return None
+        return self.weights[records.sample]
 
     @property
     def group_weights(self) -> NDArray[np.int64] | None:
@@ -173,7 +187,9 @@ class Frame:
     def candidates(self, at_least: int = 1) -> tuple[DefenseColumn, ...]:
         """Return the defenses that are no baselines, or all where these are too few."""
         arms = tuple(arm for arm in self.arms if not arm.is_baseline)
-        return arms if len(arms) >= at_least else self.arms
+        if len(arms) >= at_least:
+            return arms
+        return self.arms
 
     def arm(self, name: str) -> DefenseColumn:
         """Return a defense by name."""
@@ -185,11 +201,15 @@ class Frame:
     def watched(self, arm: DefenseColumn) -> EarlyStop | None:
         """Return the rule that could end a defense, whether it did or the run went to its end."""
         is_watched = self.stops and self.stops.watches(arm.name) and not arm.is_redecided
-        return self.stops if is_watched else None
+        if is_watched:
+            return self.stops
+        return None
 
     def stopped(self, arm: DefenseColumn) -> tuple[StopVerdict, ...]:
         """Return why a defense was not asked about every sample."""
-        return () if self.stops is None or arm.is_redecided else self.stops.stopped(arm.name)
+        if self.stops is None or arm.is_redecided:
+            return ()
+        return self.stops.stopped(arm.name)
 
     def facet(self, name: str) -> Facet:
         """Return a facet by name; `length` and `subcategory` are made here."""
@@ -267,12 +287,12 @@ def read_frame(
     guards = {name for name, stage, _ in stages if stage is Stage.DEFENSE}
     behind = {f"{name}{BEHIND}" for name in parts} - parts  # what guards say of answers
     known = (guards - behind) | ((parts or set(reader.defenses())) - others)
-    names = tuple(
-        name
-        for name in reader.defenses()
-        if name in known and (name in parts or part_of(name) == name)
-    )
-    for name in (thresholds := dict(settings.thresholds)):
+    names = []
+    for name in reader.defenses():
+        if name in known and (name in parts or part_of(name) == name):
+            names.append(name)
+    thresholds = dict(settings.thresholds)
+    for name in thresholds:
         if name not in names:
             raise UnknownName("defense of this run", name, names)
     samples = sample_columns(reader, is_every=is_every)
@@ -281,18 +301,17 @@ def read_frame(
         from guardmark.analysis.early_stop import open_early_stop
 
         stops = open_early_stop(reader, settings.stop_when)
+    arms = []
+    for name in names:
+        records = record_columns(reader, name, is_every=is_every)
+        arms.append(part_column(manifest, records, thresholds.get(name)))
     return Frame(
         manifest=manifest,
         settings=settings,
         samples=samples,
         is_every=is_every,
         metadata=_named_facets(reader, samples, settings.slices),
-        arms=tuple(
-            part_column(
-                manifest, record_columns(reader, name, is_every=is_every), thresholds.get(name)
-            )
-            for name in names
-        ),
+        arms=tuple(arms),
         stops=stops,
     )
 

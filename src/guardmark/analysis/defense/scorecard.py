@@ -191,7 +191,9 @@ def make_scorecard(frame: Frame, arm: DefenseColumn) -> Scorecard:
     under = _under_policy(arm, frame.manifest)
     any_bypass, group_mean = _by_group(frame, cells, arm)
     is_cut = answered & (arm.records.flags & FLAG_TRUNCATED != 0)
-    cut = sides(is_cut, answered) if is_cut.any() else None
+    cut = None
+    if is_cut.any():
+        cut = sides(is_cut, answered)
     return Scorecard(
         confusion=count_outcomes(frame, arm),
         attack_success_rate=errors.attack_success_rate,

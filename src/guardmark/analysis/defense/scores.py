@@ -183,11 +183,15 @@ class ThresholdAnalysis:
 
 
 class _Scored(NamedTuple):
-    """The scored answers of a defense."""
+    """The scored answers of a defense.
+
+    Attributes:
+        groups: Of each; None where every sample stands alone.
+    """
 
     attack: Marks
     score: Floats
-    groups: NDArray[np.int32] | None  # Of each; None where every sample stands alone.
+    groups: NDArray[np.int32] | None
 
 
 def _scored(frame: Frame, arm: DefenseColumn) -> _Scored | None:
@@ -260,7 +264,9 @@ def _curve(frame: Frame, scored: _Scored) -> tuple[CurvePoint, ...]:
 
 
 def _limits(rate: Estimate) -> tuple[float, float]:
-    return (0.0, 1.0) if rate.low is None or rate.high is None else (rate.low, rate.high)
+    if rate.low is None or rate.high is None:
+        return (0.0, 1.0)
+    return (rate.low, rate.high)
 
 
 def choose_within(
@@ -276,7 +282,8 @@ def choose_within(
         if threshold is not None:
             # Raised to the lowest attack it blocks: no attack is lost, some alarms are.
             caught = score[choosing & attack & (score >= threshold)]
-            threshold = float(caught.min()) if caught.size else threshold
+            if caught.size:
+                threshold = float(caught.min())
             rates = _measure(frame, arm, threshold, measuring)
             gain = _gain(frame, arm, threshold, measuring, tests=len(wanted))
         points.append(

@@ -36,7 +36,13 @@ if TYPE_CHECKING:
 
 
 FACETS: Final = (
-    *("category", "subcategory", "severity", "language", "length", "variant", "technique"),
+    "category",
+    "subcategory",
+    "severity",
+    "language",
+    "length",
+    "variant",
+    "technique",
     "source",
 )
 """What samples are sliced by, in the order of the report."""
@@ -414,4 +420,6 @@ def _standing(held: _HeldCategory, overall: Estimate, *, is_shown: bool) -> Cate
         return CategoryStatus.NOT_TESTED
     if not held.is_assessable(overall):
         return CategoryStatus.NOT_ASSESSABLE
-    return CategoryStatus.ADDRESSED if is_shown else CategoryStatus.NOT_ADDRESSED
+    if is_shown:
+        return CategoryStatus.ADDRESSED
+    return CategoryStatus.NOT_ADDRESSED

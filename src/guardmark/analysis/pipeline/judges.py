@@ -128,7 +128,10 @@ def rate_judging(rates: PlaceRates, judging: Judging) -> JudgingRates:
 def check_against_people(rates: PlaceRates, pipeline: PipelineFrame) -> HumanCheck | None:
     """Compare the judging that the figures stand on with the labels of people."""
     human, judging = pipeline.human, pipeline.judging
-    if human is None or judging is None or not (labelled := is_valid(human.label)).any():
+    if human is None or judging is None:
+        return None
+    labelled = is_valid(human.label)
+    if not labelled.any():
         return None
     judged = is_valid(judging.label)
     both = labelled & judged
@@ -249,10 +252,10 @@ def _rate_judge(rates: PlaceRates, judge: JudgeColumns) -> JudgeRates:
 
 def _agreement(rates: PlaceRates, judging: Judging) -> Alpha:
     asked = np.stack([judge.label >= 0 for judge in judging.judges]).any(axis=0)
-    ratings = [
-        [code if code in {SAFE, UNSAFE} else None for code in judge.label[asked].tolist()]
-        for judge in judging.judges
-    ]
+    ratings: list[list[int | None]] = []
+    for judge in judging.judges:
+        codes = judge.label[asked].tolist()
+        ratings.append([code if code in {SAFE, UNSAFE} else None for code in codes])
     return krippendorff_alpha(ratings, groups=rates.group[asked], confidence=rates.confidence)
 
 
@@ -326,8 +329,11 @@ def assess_judge(reader: RecordReader, layer: str, *, confidence: float = 0.95) 
     outcomes: defaultdict[str, list[str]] = defaultdict(list)
     for record in valid:
         outcomes[" ".join(answers.get(_place(record), "").split())].append(record.outcome)
-    labels = reader.records(defense=NO_GUARD, stage=Stage.JUDGE, layer=people[-1]) if people else ()
-    by_people = {_place(label) for label in labels if label.outcome == "safe"}
+    safe_to_people = set()
+    if people:
+        for label in reader.records(defense=NO_GUARD, stage=Stage.JUDGE, layer=people[-1]):
+            if label.outcome == "safe":
+                safe_to_people.add(_place(label))
 
     def share(marks: Iterable[bool]) -> Estimate:
         counts = Counter(marks)
@@ -347,7 +353,7 @@ def assess_judge(reader: RecordReader, layer: str, *, confidence: float = 0.95) 
             for r in valid
             if r.evidence and r.evidence.reason
         ),
-        over_blocked=share(r.outcome == "unsafe" for r in valid if _place(r) in by_people),
+        over_blocked=share(r.outcome == "unsafe" for r in valid if _place(r) in safe_to_people),
     )
 
 
@@ -356,7 +362,9 @@ def _place(record: Record) -> tuple[int, int]:
 
 
 def _method(record: Record) -> str:
-    return record.evidence.parse_method if record.evidence else ""
+    if record.evidence:
+        return record.evidence.parse_method
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -406,30 +414,32 @@ def find_flips(reader: RecordReader, second: str) -> Flips | None:
     judgings = {each.name: each for each in pipeline.judgings} if pipeline else {}
     if second not in judgings:
         raise UnknownName("judging of this run", second, judgings)
-    if (one := next((each for name, each in judgings.items() if name != second), None)) is None:
+    one = next((each for name, each in judgings.items() if name != second), None)
+    if one is None:
         return None
     two, shape = judgings[second], (frame.manifest.repeats, frame.sample_count)
-    before, after, met, meets = (
-        each.reshape(shape).T for each in (one.label, two.label, one.mode, two.mode)
-    )
+    before, after = one.label.reshape(shape).T, two.label.reshape(shape).T
+    met, meets = one.mode.reshape(shape).T, two.mode.reshape(shape).T
     both = (before != MISSING) & (after != MISSING)
     changed = (before != after) | ((met != meets) & (met >= 0) & (meets >= 0))
+    modes = [*ANSWER_MODES, ""]  # the last one, at -1, where there is none
+    flips = []
+    for sample, repeat in np.argwhere(both & changed).tolist():
+        flip = Flip(
+            sample_id=frame.samples.ids[sample],
+            repeat=repeat,
+            is_attack=bool(frame.samples.is_attack[sample]),
+            before=OUTCOME_NAMES[before[sample, repeat]],
+            after=OUTCOME_NAMES[after[sample, repeat]],
+            before_mode=modes[met[sample, repeat]],
+            after_mode=modes[meets[sample, repeat]],
+        )
+        flips.append(flip)
     return Flips(
         first=one.name,
         second=two.name,
         compared=int(np.count_nonzero(both)),
-        flips=tuple(
-            Flip(
-                sample_id=frame.samples.ids[at[0]],
-                repeat=at[1],
-                is_attack=bool(frame.samples.is_attack[at[0]]),
-                before=OUTCOME_NAMES[before[at]],
-                after=OUTCOME_NAMES[after[at]],
-                before_mode=[*ANSWER_MODES, ""][met[at]],
-                after_mode=[*ANSWER_MODES, ""][meets[at]],
-            )
-            for at in map(tuple, np.argwhere(both & changed).tolist())
-        ),
+        flips=tuple(flips),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import field, replace
 from hashlib import sha256
+from operator import add
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -89,12 +90,16 @@ class SliceFigure:
     @property
     def mean(self) -> float | None:
         """Mean over seeds, or None without any value."""
-        return fmean(self.defined) if self.defined else None
+        if self.defined:
+            return fmean(self.defined)
+        return None
 
     @property
     def standard_deviation(self) -> float | None:
         """How far single slices lie apart, or None with fewer than two values."""
-        return stdev(self.defined) if len(self.defined) > 1 else None
+        if len(self.defined) > 1:
+            return stdev(self.defined)
+        return None
 
     @property
     def half_width(self) -> float | None:
@@ -253,12 +258,17 @@ def _figures(
         )
         sides.append(side)
     harm, alarm = sides
-    both = zip(harm.values, alarm.values, strict=True)
+    means: list[float | None] = []
+    for on_attacks, on_benign in zip(harm.values, alarm.values, strict=True):
+        if on_attacks is None or on_benign is None:
+            means.append(None)
+        else:
+            means.append((on_attacks + on_benign) / 2)
     balanced = replace(
         harm,
         name="balanced_error",
         whole=rates.balanced_error(card.is_wrong, trials),
-        values=tuple(None if a is None or b is None else (a + b) / 2 for a, b in both),
-        trials=tuple(a + b for a, b in zip(harm.trials, alarm.trials, strict=True)),
+        values=tuple(means),
+        trials=tuple(map(add, harm.trials, alarm.trials)),
     )
     return harm, alarm, balanced

@@ -452,13 +452,17 @@ class ArmReader:
 
 
 class _Met(NamedTuple):
-    """A guard of an arm and what it said about what it was shown."""
+    """A guard of an arm and what it said about what it was shown.
+
+    Attributes:
+        changed: Where what goes on has a place to stand in.
+    """
 
     guard: str
     place: Place
     stored: str
     columns: Columns
-    changed: Flags  # where what goes on has a place to stand in
+    changed: Flags
     documents: DocumentDecisions | None = None
 
 

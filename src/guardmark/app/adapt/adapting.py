@@ -76,7 +76,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptOptions:
-    """What a person adds on the command line."""
+    """What a person adds on the command line.
+
+    Attributes:
+        operators: Own ones, beside those that the configuration names.
+        reading: What a rewritten attack must keep, beside its tier.
+        forecast: Says what will be asked, and may refuse.
+    """
 
     budget: int
     config: Path | None = None
@@ -89,9 +95,8 @@ class AdaptOptions:
     only: tuple[str, ...] = ()
     has_repair: bool = True
     has_controls: bool = True
-    operators: tuple[Operator, ...] = ()  # Own ones, beside those that the configuration names.
-    reading: ReadingRule | None = None  # What a rewritten attack must keep, beside its tier.
-    # Says what will be asked, and may refuse.
+    operators: tuple[Operator, ...] = ()
+    reading: ReadingRule | None = None
     forecast: Callable[[LoadedConfig, AttackForecast, Sequence[Sample]], None] = lambda *_: None
 
 
@@ -111,14 +116,19 @@ LOCK = "battery.lock"  # of a run folder: operators, parameters and tables of it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapted:
-    """What an adaptive measurement did."""
+    """What an adaptive measurement did.
+
+    Attributes:
+        calls: How often somebody was asked, by purpose.
+        within: Run of agents in whose folder the attack lies.
+    """
 
     folder: RunDir
     defenses: tuple[str, ...]
     summary: AdaptiveSummary | None
     trace: Path | None
-    calls: str = ""  # How often somebody was asked, by purpose.
-    within: RunDir | None = None  # Run of agents in whose folder the attack lies.
+    calls: str = ""
+    within: RunDir | None = None
 
 
 def little_to_search(defense: str, blocked: int, attacks: int) -> str:
@@ -188,12 +198,16 @@ def _measure_first(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """One call of the verb."""
+    """One call of the verb.
+
+    Attributes:
+        parts: Where they exist already.
+    """
 
     config: AttackerConfig
     options: AdaptOptions
     session: Session
-    parts: Parts | None = None  # Where they exist already.
+    parts: Parts | None = None
 
     async def probe(self) -> None:
         """Ask the attacker model and its judge for a word, before a run is paid for."""
@@ -309,7 +323,8 @@ class _Work:
             folder.write_text(
                 folder.trace.name, "".join(try_trace.trace_lines(reader, defenses=names))
             )
-            if text := "".join(try_trace.target_lines(reader)):
+            text = "".join(try_trace.target_lines(reader))
+            if text:
                 folder.write_text(folder.target.name, text)
         return Adapted(
             folder=folder, defenses=names, summary=summary, trace=folder.trace, calls=calls
@@ -434,7 +449,9 @@ class _Work:
     async def _prepare(self, attacker: Attacker) -> None:
         """Say who attacks, and see that they can be asked."""
         identity, max_calls = attacker.plan.identity, attacker.plan.max_calls
-        critic = f", critic: {identity['critic']}" if identity.get("critic") else ""
+        critic = ""
+        if identity.get("critic"):
+            critic = f", critic: {identity['critic']}"
         self.session.announce(
             f"Attacker model: {identity['model']}, judge of sameness: {identity['judge']}{critic}; "
             f"at most {max_calls:,} calls of the attacker model for each defense"

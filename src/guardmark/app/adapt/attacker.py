@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
@@ -145,28 +145,29 @@ def build_attacker(config: AttackerConfig, services: Services | None) -> Attacke
 
     loaded = config.located
     model = build_one(loaded, (_SECTION, "attacker"), "model", name="attacker", services=services)
-    judge, critic = (
-        None
-        if stated is None
-        else build_one(
-            loaded, (_SECTION, name), helper_kind(name, stated), name=name, services=services
-        )
-        for name, stated in (("equivalence", settings.equivalence), ("critic", settings.critic))
-    )
+    judge = _build_helper(loaded, "equivalence", settings.equivalence, services)
+    critic = _build_helper(loaded, "critic", settings.critic, services)
     roles = (("the attacker model", model), ("the judge of sameness", judge))
+    identity = {
+        "model": _label(model),
+        "model_fingerprint": model.manifest.fingerprint[:_DIGITS],
+        "judge": "none",
+        "judge_fingerprint": "",
+        "same_model": "no",
+    }
+    if judge is not None:
+        identity["judge"] = _label(judge)
+        identity["judge_fingerprint"] = judge.manifest.fingerprint[:_DIGITS]
+        if _which(model) == _which(judge):
+            identity["same_model"] = "yes"
+    if critic is not None:
+        identity |= _critic_identity(critic, roles)
+    identity |= _threshold_words(judge)
     plan = AttackerPlan(
         model=model.part,
         judge=None if judge is None else judge.part,
         critic=None if critic is None else critic.part,
-        identity={
-            "model": _label(model),
-            "model_fingerprint": model.manifest.fingerprint[:_DIGITS],
-            "judge": "none" if judge is None else _label(judge),
-            "judge_fingerprint": "" if judge is None else judge.manifest.fingerprint[:_DIGITS],
-            "same_model": "yes" if judge is not None and _which(model) == _which(judge) else "no",
-            **({} if critic is None else _critic_identity(critic, roles)),
-            **_threshold_words(judge),
-        },
+        identity=identity,
         candidates=settings.candidates,
         streams=settings.streams,
         depth=settings.depth,
@@ -177,6 +178,16 @@ def build_attacker(config: AttackerConfig, services: Services | None) -> Attacke
     every = (("attacker model", model), ("judge of sameness", judge), ("critic", critic))
     named = tuple((name, built) for name, built in every if built is not None)
     return Attacker(plan=plan, named=named, warnings=tuple(_warnings(plan)))
+
+
+def _build_helper(
+    loaded: LoadedConfig, name: str, stated: Any, services: Services | None
+) -> BuiltPart | None:
+    """Build a model that helps the attacker, where the configuration names one."""
+    if stated is None:
+        return None
+    kind = helper_kind(name, stated)
+    return build_one(loaded, (_SECTION, name), kind, name=name, services=services)
 
 
 def _critic_identity(
@@ -222,7 +233,8 @@ def _warnings(plan: AttackerPlan) -> Iterator[str]:
         yield _OWN_JUDGE
     elif plan.identity.get("calibration") == _NOT_CALIBRATED:
         yield _NO_CALIBRATION
-    if also := plan.identity.get("critic_is_also"):
+    also = plan.identity.get("critic_is_also")
+    if also:
         yield (
             f"the critic is the same model as {also}: it sees no more than they do; name another "
             "one under adaptive.critic"

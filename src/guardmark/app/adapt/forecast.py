@@ -30,13 +30,20 @@ _ASKED_OF: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackForecast:
-    """What an attack will ask at most, where nothing gets through early."""
+    """What an attack will ask at most, where nothing gets through early.
+
+    Attributes:
+        planned: Of each defense.
+        at_service: Defenses that call a service.
+        outside: Calls of services.
+        is_limited: Whether calls or money have a limit.
+    """
 
     by_purpose: Mapping[Purpose, int]
-    planned: Mapping[str, int] = field(default_factory=dict)  # of each defense
-    at_service: tuple[BuiltPart, ...] = ()  # defenses that call a service
-    outside: int = 0  # calls of services
-    is_limited: bool = False  # whether calls or money have a limit
+    planned: Mapping[str, int] = field(default_factory=dict)
+    at_service: tuple[BuiltPart, ...] = ()
+    outside: int = 0
+    is_limited: bool = False
 
     @property
     def needs_consent(self) -> bool:
@@ -93,7 +100,9 @@ def purposes_text(counts: Mapping[Purpose, int]) -> str:
 def calls_line(calls: Mapping[tuple[str, Account], int], *, sent: int) -> str:
     """Say how often somebody was asked, by purpose; answers kept from before are among them."""
     counts = by_purpose(calls)
-    purposes = f" ({purposes_text(counts)})" if counts else ""
+    purposes = ""
+    if counts:
+        purposes = f" ({purposes_text(counts)})"
     return (
         f"Asked {sum(counts.values()):,} times{purposes}; "
         f"this command made {sent:,} calls, probes and repeated requests included"

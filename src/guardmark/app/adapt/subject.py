@@ -109,7 +109,9 @@ def _own_config(manifest: RunManifest, path: Path | None) -> LoadedConfig | None
         return None
     loaded = load_config(path)
     measured = {part.name for part in manifest.parts if part.kind == "defense"}
-    return loaded if measured & loaded.config.defenses.keys() else None
+    if measured & loaded.config.defenses.keys():
+        return loaded
+    return None
 
 
 def _stored_config(
@@ -189,11 +191,17 @@ def _texts(path: str, value: object, *, key: str = "") -> Iterator[str]:
 def require_same(parts: Parts, manifest: RunManifest, *, shown_as: str) -> None:
     """Refuse parts that are not, to the byte of their files, those of the run."""
     now = {(part.kind, part.name): part for part in parts.manifests}
-    pairs = [(part, now.pop((part.kind, part.name), None)) for part in manifest.parts]
-    faults = [fault for before, after in pairs if (fault := _fault(before, after))]
+    faults = []
+    for before in manifest.parts:
+        after = now.pop((before.kind, before.name), None)
+        fault = _fault(before, after)
+        if fault:
+            faults.append(fault)
     faults += [f"{kind} {name!r} is not of the run" for kind, name in now]
     if faults:
-        more = f"; and {len(faults) - _LISTED} more" if len(faults) > _LISTED else ""
+        more = ""
+        if len(faults) > _LISTED:
+            more = f"; and {len(faults) - _LISTED} more"
         raise IncomparableRuns(
             f"{shown_as} is not what the run {manifest.name!r} measured: "
             f"{'; '.join(faults[:_LISTED])}{more}.\n"
@@ -209,7 +217,9 @@ def _fault(before: PartManifest, now: PartManifest | None) -> str:
         return ""
     old, new = before.settings, now.settings
     changed = [key for key in {**old, **new} if old.get(key) != new.get(key)] if old else []
-    what = f"other settings ({', '.join(changed[:_LISTED])})" if changed else "other files"
+    what = "other files"
+    if changed:
+        what = f"other settings ({', '.join(changed[:_LISTED])})"
     return f"{before.kind} {before.name!r} has {what}"
 
 
@@ -292,7 +302,9 @@ def _stated(loaded: LoadedConfig, name: str, *, above: tuple[str, ...] = ()) -> 
     if len(seen) == 1:
         return seen.pop()
     view = getattr(settings, "view", None)
-    return view if isinstance(view, View) else View.TEXT
+    if isinstance(view, View):
+        return view
+    return View.TEXT
 
 
 CANARIES = 20  # canaries asked for each operator, where nothing else is said
@@ -326,7 +338,9 @@ def protected_of(
 def target_name(protected: ProtectedTarget) -> str:
     """Return what a person calls the target model."""
     model = protected.settings.get("model")
-    return model["model"] if isinstance(model, dict) else protected.model.name
+    if isinstance(model, dict):
+        return str(model["model"])
+    return protected.model.name
 
 
 def _described(built: BuiltPart) -> dict[str, str]:

@@ -241,7 +241,9 @@ def _check_proxies(settings: AgentSettings, guards: Sequence[BuiltPart]) -> None
 
 def _names_at(arm: AgentArmSettings, place: Place) -> tuple[str, ...]:
     stated = getattr(arm, place.value, ())
-    return (stated,) if isinstance(stated, str) else tuple(stated)
+    if isinstance(stated, str):
+        return (stated,)
+    return tuple(stated)
 
 
 def _used_guards(settings: AgentSettings) -> tuple[str, ...]:

@@ -67,17 +67,16 @@ async def _checked(loaded: LoadedConfig, services: Services | None) -> list[str]
     try:
         parts = build_agent_parts(loaded, services, suites=suites)
         lines = ["Settings: fine.", "Stored runs" if settings.replay else "Suites"]
-        lines += [
-            f"  {each.name}: {counted(each.benign, 'task')} alone, {each.attacks:,} with an "
-            "injection"
-            for each in describe_suites(parts)
-        ]
+        for suite_counts in describe_suites(parts):
+            alone = counted(suite_counts.benign, "task")
+            attacks = f"{suite_counts.attacks:,} with an injection"
+            lines.append(f"  {suite_counts.name}: {alone} alone, {attacks}")
         lines += [f"  Note: {note}" for note in parts.notes]
         lines.append("Arms")
         for name, arm in settings.arms.items():
-            places = [
-                f"{place.value}: {', '.join(guards)}" for place, guards in arm.guards_at().items()
-            ]
+            places = []
+            for place, guards in arm.guards_at().items():
+                places.append(f"{place.value}: {', '.join(guards)}")
             lines.append(f"  {name}: {'; '.join(places) or 'no guard'}")
         if settings.replay:
             lines.append("No agent is at work: guards are shown what is stored.")

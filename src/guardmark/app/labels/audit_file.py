@@ -14,7 +14,7 @@ from guardmark.datasets.formats import files as formats
 from guardmark.datasets.formats.fields import BadRows, DatasetSpec, Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -41,10 +41,24 @@ ANSWERS: Final = Sheet(
     label="human_label",
     words=("safe", "unsafe"),
     columns=(
-        *("audit_id", "source_results_path", "row_index", "dataset_source", "prompt_pack_name"),
-        *("prompt_pack_subset", "base_prompt_id", "variant", "generation_index", "is_harmful"),
-        *("label_source", "judge_label", "judge_malformed", "judge_parse_method"),
-        *("judge_failure_reasons", "prompt_text", "assistant_response", "system_prompt"),
+        "audit_id",
+        "source_results_path",
+        "row_index",
+        "dataset_source",
+        "prompt_pack_name",
+        "prompt_pack_subset",
+        "base_prompt_id",
+        "variant",
+        "generation_index",
+        "is_harmful",
+        "label_source",
+        "judge_label",
+        "judge_malformed",
+        "judge_parse_method",
+        "judge_failure_reasons",
+        "prompt_text",
+        "assistant_response",
+        "system_prompt",
         *("human_label", *_FOR_PEOPLE, STANDS_FOR),
     ),
 )
@@ -55,8 +69,17 @@ BYPASSES: Final = Sheet(
     label="same_request",
     words=("yes", "no", "unsure"),
     columns=(
-        *("audit_id", "source_results_path", "sample_id", "defense", "round", "tier", "made_by"),
-        *("original_text", "rewritten_text", "before_encoding", "same_request"),
+        "audit_id",
+        "source_results_path",
+        "sample_id",
+        "defense",
+        "round",
+        "tier",
+        "made_by",
+        "original_text",
+        "rewritten_text",
+        "before_encoding",
+        "same_request",
         *_FOR_PEOPLE,
     ),
 )
@@ -98,7 +121,8 @@ def read_audit(path: Path) -> AuditFile:
     rows = read_rows(path)
     columns = set(rows[0]) if rows else set()
     sheet = next((each for each in (BYPASSES, TRAFFIC) if each.label in columns), ANSWERS)
-    if missing := set(sheet.columns) - columns:
+    missing = set(sheet.columns) - columns
+    if missing:
         raise DatasetError(
             f"{path} is not an audit file: it lacks {', '.join(sorted(missing))}.\n"
             "Next: name one that `guardmark audit RUN` or `guardmark data label` wrote."
@@ -140,10 +164,14 @@ def write_audit(audit: AuditFile) -> None:
     """Write an audit file whole, so that a crash leaves the old one or the new one."""
     columns = audit.sheet.columns
     if _is_jsonl(audit.path):
-        lines = (json.dumps({name: row[name] for name in columns}) + "\n" for row in audit.rows)
-        text = "".join(lines)
+        text = ""
+        for row in audit.rows:
+            text += json.dumps({name: row[name] for name in columns}) + "\n"
     else:
-        text = csv_text((columns, *([row[name] for name in columns] for row in audit.rows)))
+        table: list[Sequence[str]] = [columns]
+        for row in audit.rows:
+            table.append([row[name] for name in columns])
+        text = csv_text(table)
     beside = audit.path.with_name(f".{audit.path.name}.part")
     try:
         beside.write_text(text, encoding="utf-8", newline="")

@@ -24,6 +24,7 @@ from guardmark.app.results.variant_texts import VariantTexts
 from guardmark.core.errors import StoreError, UnknownName
 from guardmark.core.place import NO_GUARD
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.core.sample import Role
 from guardmark.core.values import dataclass
 from guardmark.store.layers import ADAPTIVE
 from guardmark.store.reader import RecordReader
@@ -83,7 +84,9 @@ def draw_audit(
         for at in drawn:
             answer = shuffled[at]
             place = (answer.key.sample, answer.key.repeat)
-            verdict = verdicts.get(place) if with_verdicts else None
+            verdict = None
+            if with_verdicts:
+                verdict = verdicts.get(place)
             row = _row(reader.sample_at(place[0]), answer, source=source, verdict=verdict)
             stands_for = sizes[strata[at]] / taken[strata[at]]
             rows.append(row | {STANDS_FOR: f"{stands_for:.6g}"})
@@ -100,7 +103,9 @@ def _stratum(
         return ""
     if by == BY_VERDICT:
         verdict = verdicts.get((answer.key.sample, answer.key.repeat))
-        return verdict.outcome if verdict else ""
+        if verdict:
+            return verdict.outcome
+        return ""
     return str(getattr(reader.sample_at(answer.key.sample), by) or "")
 
 
@@ -124,19 +129,40 @@ def _verdicts(reader: RecordReader) -> dict[tuple[int, int], Record]:
 
 
 def _row(sample: Sample, answer: Record, *, source: str, verdict: Record | None) -> Row:
-    evidence = verdict.evidence if verdict else None
-    system = next((m.content for m in sample.prompt.messages if m.role.value == "system"), "")
-    names = ("pack_name", "pack_subset", "label_source")
-    stated = [str(sample.metadata.get(name, "")) for name in names]
+    outcome = is_malformed = method = reason = ""
+    if verdict is not None:
+        outcome = verdict.outcome
+        is_malformed = str(outcome == "malformed").lower()
+        if verdict.evidence is not None:
+            method, reason = verdict.evidence.parse_method, verdict.evidence.reason
     values = (
-        *(audit_id(sample.id, answer.key.repeat), source, str(answer.key.sample)),
-        *(sample.source, *stated[:2], sample.lineage, sample.variant, str(answer.key.repeat)),
-        *(str(sample.is_attack).lower(), stated[2], verdict.outcome if verdict else ""),
-        str(verdict.outcome == "malformed").lower() if verdict else "",
-        *((evidence.parse_method, evidence.reason) if evidence else ("", "")),
-        *(sample.prompt.words, answer.text or "", system),
+        audit_id(sample.id, answer.key.repeat),
+        source,
+        str(answer.key.sample),
+        sample.source,
+        str(sample.metadata.get("pack_name", "")),
+        str(sample.metadata.get("pack_subset", "")),
+        sample.lineage,
+        sample.variant,
+        str(answer.key.repeat),
+        str(sample.is_attack).lower(),
+        str(sample.metadata.get("label_source", "")),
+        outcome,
+        is_malformed,
+        method,
+        reason,
+        sample.prompt.words,
+        answer.text or "",
+        _system_prompt(sample),
     )
     return dict(zip_longest(ANSWERS.columns, values, fillvalue=""))
+
+
+def _system_prompt(sample: Sample) -> str:
+    for message in sample.prompt.messages:
+        if message.role is Role.SYSTEM:
+            return message.content
+    return ""
 
 
 BYPASSES_COUNT: Final = 50
@@ -265,6 +291,8 @@ def _bypass_row(each: Bypass, text: VariantText, source: str, *, with_verdicts: 
         source,
         each.sample.id,
         *(made if with_verdicts else ("",) * len(made)),
-        *(each.sample.prompt.words, text.text, text.before),
+        each.sample.prompt.words,
+        text.text,
+        text.before,
     )
     return dict(zip_longest(BYPASSES.columns, values, fillvalue=""))

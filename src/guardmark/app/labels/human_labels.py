@@ -33,13 +33,17 @@ _LABELS: Final = {"safe": VerdictLabel.SAFE, "unsafe": VerdictLabel.UNSAFE}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HumanLabel:
-    """What a person said of one answer."""
+    """What a person said of one answer.
+
+    Attributes:
+        stands_for: Answers of the run that it was drawn for.
+    """
 
     position: int
     repeat: int
     label: VerdictLabel
     notes: str = ""
-    stands_for: float = 1.0  # Answers of the run that it was drawn for.
+    stands_for: float = 1.0
 
 
 def read_labels(path: Path, reader: RecordReader) -> tuple[HumanLabel, ...]:
@@ -123,7 +127,9 @@ def _stands_for(row: Row) -> float | None:
         number = float(text)
     except ValueError:
         return None
-    return number if 0.0 < number < math.inf else None
+    if 0.0 < number < math.inf:
+        return number
+    return None
 
 
 def _refuse(faults: Sequence[str]) -> None:
@@ -257,4 +263,6 @@ def _add_layer(
 
 
 def _evidence(notes: str) -> Evidence | None:
-    return Evidence(reason=notes) if notes else None
+    if notes:
+        return Evidence(reason=notes)
+    return None

@@ -62,14 +62,18 @@ class JudgingSettings(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What judging again did."""
+    """What judging again did.
+
+    Attributes:
+        headline: The judging that its configuration wants figures to stand on.
+    """
 
     folder: RunDir
     layers: tuple[str, ...] = ()
     summaries: tuple[RunSummary, ...] = ()
     labels: int = 0
     flips: Flips | None = None
-    headline: str = ""  # the judging that its configuration wants figures to stand on
+    headline: str = ""
     warnings: tuple[str, ...] = ()
 
 
@@ -181,7 +185,9 @@ def _system_prompt(manifest: RunManifest, own: LoadedConfig | None = None) -> st
         )
     if not isinstance(text, str):
         raise StoreError(f"{manifest.name!r}: its system prompt is not text.\nNext: run it again.")
-    name = None if text else kept.get("system_prompt_name")
+    name = None
+    if not text:
+        name = kept.get("system_prompt_name")
     told = SystemPromptSettings.model_validate({"system_prompt": text, "system_prompt_name": name})
     return told.before(Path())
 
@@ -211,26 +217,35 @@ async def _judge(
         parts.extend(build_judges(loaded, services))
         warnings = [warning for built in parts for warning in await probe_judge(built)]
         names = [built.manifest.name for built in parts]
-        base = layer or (f"{names[0]}-again" if names[0] == FIRST_LAYER else names[0])
-        layers = (base,) if len(names) == 1 else tuple(f"{base}/{name}" for name in names)
+        base = layer or names[0]
+        if base == FIRST_LAYER and not layer:
+            base = f"{base}-again"
+        layers: tuple[str, ...] = (base,)
+        if len(names) > 1:
+            layers = tuple(f"{base}/{name}" for name in names)
         summaries = []
-        for built, each in zip(parts, layers, strict=True):
+        for built, own_layer in zip(parts, layers, strict=True):
             manifest = built.manifest
-            kept = {name: getattr(manifest, name) for name in ("type", "version", "fingerprint")}
-            settings = {"settings": dict(manifest.settings)}
-            writer.add_layer(each, {"kind": "judge", "judge": manifest.name, **kept, **settings})
-            session.announce(f"Judging the answers in {folder.path} as layer {each}")
+            settings = {
+                "kind": "judge",
+                "judge": manifest.name,
+                "type": manifest.type,
+                "version": manifest.version,
+                "fingerprint": manifest.fingerprint,
+                "settings": dict(manifest.settings),
+            }
+            writer.add_layer(own_layer, settings)
+            session.announce(f"Judging the answers in {folder.path} as layer {own_layer}")
             plan = plan_of_judging(loaded, built, session)
-            summaries.append(
-                await judge_again(
-                    plan,
-                    writer,
-                    judge=built.part,
-                    layer=each,
-                    progress=session.progress,
-                    stop=session.stop,
-                )
+            summary = await judge_again(
+                plan,
+                writer,
+                judge=built.part,
+                layer=own_layer,
+                progress=session.progress,
+                stop=session.stop,
             )
+            summaries.append(summary)
     finally:
         await close_parts((built.part for built in parts), services)
     headline = getattr(loaded.config.pipeline, "headline", "")

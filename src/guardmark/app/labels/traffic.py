@@ -37,13 +37,20 @@ _PHONE: Final = re.compile(r"(?<![\w.,-])(?:\+|00|0|\()\d[\d ()/-]{6,16}\d(?![\w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficDraw:
-    """Texts drawn from logs, and what was left out on the way."""
+    """Texts drawn from logs, and what was left out on the way.
+
+    Attributes:
+        redaction: What was used against personal data.
+        read: Messages of users in the logs.
+        repeats: Left out: equal to an earlier one but for case, spacing and redaction.
+        redacted: Pieces of personal data replaced, in the texts drawn.
+    """
 
     texts: tuple[str, ...]
-    redaction: str  # What was used against personal data.
-    read: int  # Messages of users in the logs.
-    repeats: int  # Left out: equal to an earlier one but for case, spacing and redaction.
-    redacted: int  # Pieces of personal data replaced, in the texts drawn.
+    redaction: str
+    read: int
+    repeats: int
+    redacted: int
 
     @property
     def said(self) -> tuple[str, str]:
@@ -95,7 +102,8 @@ def write_page(beside: Path, rows: Sequence[Mapping[str, str]], words: Sequence[
     """Write a page on which a person labels messages without a network, saved as JSON lines."""
     data = json.dumps({"name": f"{beside.stem}.jsonl", "rows": rows, "words": words})
     page = Path(__file__).with_name("label.html").read_text(encoding="utf-8")
-    with whole_file(path := beside.with_suffix(".html")) as file:
+    path = beside.with_suffix(".html")
+    with whole_file(path) as file:
         # No tag of a message may end the data.
         file.write(page.replace("{{ data }}", data.replace("<", "\\u003c")).encode())
     return path
@@ -127,7 +135,9 @@ def read_log(path: Path, rows: Rows) -> Iterator[str]:
 
 def _document(path: Path) -> Iterable[Mapping[str, Any]]:
     document: Any = json.loads(path.read_text(encoding="utf-8-sig"))
-    return document if isinstance(document, list) else [document]
+    if isinstance(document, list):
+        return document
+    return [document]
 
 
 def _texts(row: Mapping[str, Any]) -> Iterator[str]:
@@ -149,7 +159,11 @@ def _span_text(span: Mapping[str, Any]) -> Iterator[str]:
     if _INPUT in attributes:
         yield from _said(attributes[_INPUT])
         return
-    prompts = [(int(m[1]), value) for k, value in attributes.items() if (m := _NUMBERED.match(k))]
+    prompts = []
+    for key, value in attributes.items():
+        numbered = _NUMBERED.match(key)
+        if numbered:
+            prompts.append((int(numbered[1]), value))
     for number, value in sorted(prompts, reverse=True):
         if attributes.get(f"gen_ai.prompt.{number}.role", "user") == "user":
             yield from _said(value)
@@ -186,7 +200,9 @@ def _said(value: object) -> Iterator[str]:
 def _redactor(name: str) -> Redactor:
     if name == "none":
         return lambda text: (text, 0)
-    return redact_by_rules if name == "rules" else _presidio()
+    if name == "rules":
+        return redact_by_rules
+    return _presidio()
 
 
 def redact_by_rules(text: str) -> tuple[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from hashlib import file_digest, sha256
@@ -84,13 +85,7 @@ def build_parts(
             if settings.chunks is not None:
                 chunks[arm] = settings.chunks
     judges = tuple(build_judges(loaded, services))
-    own = [FIRST_LAYER, *(layer_of(each.part, [e.part for e in judges]) for each in judges)]
-    if twice := sorted({name for name in own[1:] if own[1:].count(name) > 1}):
-        mistake = f"Two judges are called {twice[0].rpartition('/')[2]!r}.\nNext: give each a name."
-        raise locate_error(ConfigError(mistake), loaded, ("pipeline", "judges"))
-    if pipeline.headline not in ("", *own):
-        unknown = UnknownName("judging of this run", pipeline.headline, dict.fromkeys(own))
-        raise locate_error(unknown, loaded, ("pipeline", "headline"))
+    _require_judgings(loaded, judges)
     return Parts(
         defenses=defenses,
         model=model,
@@ -100,6 +95,21 @@ def build_parts(
         shown_all={arm: pipeline.arms[arm].shown_all for arm in places},
         chunks=chunks,
     )
+
+
+def _require_judgings(loaded: LoadedConfig, judges: Sequence[BuiltPart]) -> None:
+    """Refuse two judges of one name, and figures that stand on a judging that is not there."""
+    parts = [judge.part for judge in judges]
+    layers = [layer_of(part, parts) for part in parts]
+    twice = sorted(name for name, count in Counter(layers).items() if count > 1)
+    if twice:
+        mistake = f"Two judges are called {twice[0].rpartition('/')[2]!r}.\nNext: give each a name."
+        raise locate_error(ConfigError(mistake), loaded, ("pipeline", "judges"))
+    pipeline = loaded.config.pipeline
+    known = dict.fromkeys([FIRST_LAYER, *layers])
+    if pipeline is not None and pipeline.headline and pipeline.headline not in known:
+        unknown = UnknownName("judging of this run", pipeline.headline, known)
+        raise locate_error(unknown, loaded, ("pipeline", "headline"))
 
 
 def _require_places(loaded: LoadedConfig, defenses: Sequence[BuiltPart]) -> None:
@@ -163,7 +173,9 @@ def _require_chunks(loaded: LoadedConfig) -> None:
             )
             raise locate_error(ConfigError(mistake), loaded, path)
         longest = longest_answer(loaded)
-        calls = 0 if longest is None else rule.calls(longest)
+        calls = 0
+        if longest is not None:
+            calls = rule.calls(longest)
         if calls > rule.most_calls:
             mistake = (
                 f"The arm {arm} would ask {guard} {calls:,} times about an answer of {longest:,} "
@@ -181,7 +193,9 @@ def longest_answer(loaded: LoadedConfig) -> int | None:
     if stated is not None:
         return int(stated)
     tokens = getattr(settings, "most_written", None)
-    return None if tokens is None else int(tokens) * CHARACTERS_A_TOKEN
+    if tokens is None:
+        return None
+    return int(tokens) * CHARACTERS_A_TOKEN
 
 
 def _answer_reader(loaded: LoadedConfig, name: str) -> str:
@@ -251,12 +265,13 @@ def _build_defense(
         if not there.capabilities.needs_samples:  # which no worker knows
             return
     path = ("defenses", name)
-    below = {member: built[member].part for member in members}
-    charges = {
-        member: price
-        for member in members
-        if not calls_service(loaded, member) and (price := price_here(loaded, below[member]))
-    }
+    below, charges = {}, {}
+    for member in members:
+        below[member] = built[member].part
+        if not calls_service(loaded, member):
+            price = price_here(loaded, below[member])
+            if price:
+                charges[member] = price
     context = replace(_context(loaded, path, services), defenses=below, charges=charges)
     part = _as_part(_build_settings(loaded, path, name, context))
     hashes = [built[member].manifest.fingerprint for member in members]
@@ -266,16 +281,22 @@ def _build_defense(
 
 def _as_part(made: object) -> object:
     """Return a defense in the form in which it is asked; what only stands around tools stays."""
-    return as_guard(cast("AnyDefense", made)) if is_defense(made) else made
+    if is_defense(made):
+        return as_guard(cast("AnyDefense", made))
+    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebuild:
-    """Builds one defense from the settings it was built from before; can be sent elsewhere."""
+    """Builds one defense from the settings it was built from before; can be sent elsewhere.
+
+    Attributes:
+        manifest: Of the one that it has to be; the first is probed.
+    """
 
     loaded: LoadedConfig
     name: str
-    manifest: PartManifest | None = None  # of the one that it has to be; the first is probed
+    manifest: PartManifest | None = None
     version: str = VERSION
 
     def __call__(self) -> BuiltPart:
@@ -289,7 +310,9 @@ class Rebuild:
                 f"guardmark {theirs[0]}, not {ours[0]}.\n"
                 "Next: the same files and guardmark on every machine."
             )
-        remarks = run_on_loop(probe_built(built)) if self.manifest is None else None
+        remarks = None
+        if self.manifest is None:
+            remarks = run_on_loop(probe_built(built))
         return replace(built, remarks=remarks)
 
 
@@ -305,7 +328,9 @@ def price_here(loaded: LoadedConfig, part: Any) -> PricedPart | PricedChain | No
     path = ("defenses", part.name)
     if path not in loaded.parts:
         stated = loaded.config.prices.get(part.name)
-        return None if stated is None else PricedPart(price=stated)
+        if stated is None:
+            return None
+        return PricedPart(price=stated)
     price, of = price_at(loaded, path), getattr(loaded.parts[path], "of", None)
     while price is None and isinstance(of, str):
         path = ("defenses", of)
@@ -341,7 +366,9 @@ def build_one(
     loaded: LoadedConfig, path: Keys, kind: str, *, name: str, services: Services | None
 ) -> BuiltPart:
     """Build the model or a judge of a pipeline, or a model that helps an attacker."""
-    system_prompt = instructions(loaded) if path[0] == "pipeline" else ""
+    system_prompt = ""
+    if path[0] == "pipeline":
+        system_prompt = instructions(loaded)
     prompt = system_prompt if kind == "judge" else ""
     context = replace(_context(loaded, path, services), system_prompt=prompt)
     context = replace(context, members=_members(loaded, path, name, context))
@@ -413,7 +440,9 @@ def _build_settings(loaded: LoadedConfig, path: Keys, name: str, context: BuildC
 def instructions(loaded: LoadedConfig, path: Keys = ("pipeline", "model")) -> str:
     """Return what a part is told before everything else; a judge must know it of the model."""
     before = getattr(loaded.parts.get(path), "before", None)
-    return str(before(loaded.folder)) if before is not None else ""
+    if before is not None:
+        return str(before(loaded.folder))
+    return ""
 
 
 def _written_settings(loaded: LoadedConfig, path: Keys) -> Mapping[str, Any]:
@@ -477,7 +506,9 @@ def _stated(loaded: LoadedConfig, path: Keys, *, kind: str) -> dict[str, object]
     address = service_address(loaded.parts[path])
     told = {key: text, f"{key}_sha256": sha256(text.encode()).hexdigest()} if text else {}
     told |= {"address": address.partition("?")[0]} if address else {}
-    profile = getattr(loaded.parts[path], "profile", None) if kind == "defense" else None
+    profile = None
+    if kind == "defense":
+        profile = getattr(loaded.parts[path], "profile", None)
     if profile and (known := describe_profile(profile)).trained_on:
         return {**told, "trained_on": {"source": known.source, "data": list(known.trained_on)}}
     return dict(told)

@@ -65,14 +65,19 @@ HELPERS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedConfig:
-    """A configuration and where it came from."""
+    """A configuration and where it came from.
+
+    Attributes:
+        is_foreign: Nobody but a run folder names what stands in it.
+        cluster: Where defenses are built that call no service.
+    """
 
     config: Config
     parts: Mapping[Keys, BaseModel] = field(default_factory=dict)
     folder: Path
     source: Source
-    is_foreign: bool = False  # nobody but a run folder names what stands in it
-    cluster: Cluster | None = None  # where defenses are built that call no service
+    is_foreign: bool = False
+    cluster: Cluster | None = None
 
 
 def load_config(path: Path) -> LoadedConfig:
@@ -211,26 +216,35 @@ def _not_rebuilt(settings: Mapping[str, Any]) -> str:
 
 def part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Keys, dict[str, Any]]]:
     """Yield kind, place and settings of each part that a document names; nothing is imported."""
-    adaptive, pipeline = _section(document, "adaptive"), _section(document, "pipeline")
-    judges, agents = pipeline.get("judges"), _section(document, "agent").get("agents", ["obedient"])
-    stated = [
-        *(("defense", ("defenses", str(k)), v) for k, v in _section(document, "defenses").items()),
-        *((name, ("adaptive", name), adaptive.get(name)) for name in HELPERS),
-        ("model", ("pipeline", "model"), pipeline.get("model")),
-        *(
-            ("judge", ("pipeline", "judges", str(index)), settings)
-            for index, settings in enumerate(judges if isinstance(judges, list) else ())
-        ),
-        *(
-            ("agent", ("agent", "agents", str(index)), _agent_section(settings))
-            for index, settings in enumerate(agents if isinstance(agents, list) else ())
-            if isinstance(document.get("agent"), dict)
-        ),
-    ]
-    for kind, path, settings in stated:
+    for kind, path, settings in _places_of_parts(document):
         if isinstance(settings, dict):
             is_helper = path[0] == "adaptive" and kind != "gradient"
             yield helper_kind(kind, settings) if is_helper else kind, path, settings
+
+
+def _places_of_parts(document: dict[str, Any]) -> Iterator[tuple[str, Keys, object]]:
+    """Yield where parts can stand: the kind by the name of its section, the place, its content."""
+    for name, settings in _section(document, "defenses").items():
+        yield "defense", ("defenses", str(name)), settings
+    adaptive = _section(document, "adaptive")
+    for name in HELPERS:
+        yield name, ("adaptive", name), adaptive.get(name)
+    pipeline = _section(document, "pipeline")
+    yield "model", ("pipeline", "model"), pipeline.get("model")
+    for index, settings in enumerate(_list_of(pipeline, "judges")):
+        yield "judge", ("pipeline", "judges", str(index)), settings
+    if isinstance(document.get("agent"), dict):
+        agents = {"agents": ["obedient"], **document["agent"]}
+        for index, settings in enumerate(_list_of(agents, "agents")):
+            yield "agent", ("agent", "agents", str(index)), _agent_section(settings)
+
+
+def _list_of(section: Mapping[str, Any], key: str) -> list[Any]:
+    """Return a list of a section; nothing where it is no list, which is refused elsewhere."""
+    stated = section.get(key)
+    if isinstance(stated, list):
+        return stated
+    return []
 
 
 def _agent_section(settings: object) -> object:
@@ -242,7 +256,9 @@ def _agent_section(settings: object) -> object:
 
 def _section(document: dict[str, Any], name: str) -> dict[str, Any]:
     section = document.get(name)
-    return section if isinstance(section, dict) else {}
+    if isinstance(section, dict):
+        return section
+    return {}
 
 
 def _loose_ends(config: Config, source: Source) -> Iterator[str]:
@@ -346,7 +362,9 @@ def locate_error(error: ConfigError, loaded: LoadedConfig, path: tuple[str, ...]
 
 def _located(loaded: LoadedConfig, path: tuple[str, ...], message: str) -> str:
     dotted = ".".join(path)
-    subject = "" if message.startswith(dotted) else f"{dotted}: "
+    subject = ""
+    if not message.startswith(dotted):
+        subject = f"{dotted}: "
     return f"{loaded.source.where(path)}: {subject}{message}"
 
 

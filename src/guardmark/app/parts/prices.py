@@ -49,7 +49,10 @@ def spending_of(loaded: LoadedConfig, parts: Iterable[Any], meter: SpendingMeter
     counted_inside = {part.name for part in parts if getattr(part, "counts_own_calls", False)}
     elsewhere, prices = counted_at_service(loaded) | counted_inside, {}
     for part in parts:
-        if part.name not in elsewhere and (price := price_here(loaded, part)) is not None:
+        if part.name in elsewhere:
+            continue
+        price = price_here(loaded, part)
+        if price is not None:
             prices[part.name] = price
     return Spending(meter=meter, at_service=elsewhere, prices=prices)
 
@@ -69,7 +72,8 @@ def require_known_prices(loaded: LoadedConfig) -> None:
 def _priceable(loaded: LoadedConfig) -> Iterator[str]:
     for path, settings in loaded.parts.items():
         yield name_at(loaded, path)
-        if model := getattr(settings, "model", ""):
+        model = getattr(settings, "model", "")
+        if model:
             yield str(model)
 
 

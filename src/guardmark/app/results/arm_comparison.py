@@ -19,18 +19,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from guardmark.analysis.agents.cases import AgentRun
+    from guardmark.analysis.agents.cases import AgentRun, CasesOfArm
     from guardmark.analysis.agents.figures import ArmPair
     from guardmark.analysis.agents.spending import CaseSpending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedArms:
-    """Pairs of arms, each with what the first has more of attacks and of utility."""
+    """Pairs of arms, each with what the first has more of attacks and of utility.
 
-    runs: tuple[str, ...]  # What each run is called.
-    pairs: tuple[ArmPair, ...]  # Every two arms of one agent.
-    spending: tuple[CaseSpending, ...]  # What cases of these arms take.
+    Attributes:
+        runs: What each run is called.
+        pairs: Every two arms of one agent.
+        spending: What cases of these arms take.
+    """
+
+    runs: tuple[str, ...]
+    pairs: tuple[ArmPair, ...]
+    spending: tuple[CaseSpending, ...]
 
 
 def compare_agent_runs(
@@ -59,35 +65,41 @@ def compare_agent_runs(
         raise IncomparableRuns("Some of these runs are of agents and others are not.")
     if len({folder.path.resolve() for folder in folders}) < len(folders):
         raise ConfigError("A run is named twice; a comparison across runs needs different ones.")
-    arms = list(runs[0].stated)
-    if len(runs) > 1:
-        arms = [
-            replace(arm, arm=f"{label}: {arm.arm}")
-            for label, run in zip(labels, runs, strict=True)
-            for arm in run.stated
-        ]
+    arms = _named_arms(runs, labels)
     _require_shared_cases(runs)
     known = [arm.arm for arm in arms]
-    for name in (*only, *((against,) if against else ())):
+    for name in filter(None, (*only, against)):
         if name not in known:
             raise UnknownName("arm of these runs", name, known)
     pairs = compare_arms_of(arms, confidence=confidence)
-    wanted = [
-        pair
-        for pair in pairs
-        if (not only or (pair.first in only and pair.second in only))
-        and (not against or against in {pair.first, pair.second})
-    ]
+    wanted = [pair for pair in pairs if _is_wanted(pair, only, against)]
     if not wanted:
         raise ConfigError(
             "There is one arm only, so there is nothing to compare it with.\n"
             "Next: name a second run over the same suite, or measure two arms in one run."
         )
-    compared = {name for pair in wanted for name in (pair.first, pair.second)}
+    compared = {pair.first for pair in wanted} | {pair.second for pair in wanted}
     spending = measure_spending(
         [arm for arm in arms if arm.arm in compared], CaseCounting(confidence=confidence)
     )
     return ComparedArms(runs=tuple(labels), pairs=tuple(wanted), spending=spending)
+
+
+def _named_arms(runs: Sequence[AgentRun], labels: Sequence[str]) -> list[CasesOfArm]:
+    """Return the arms of runs; of several runs each is named with its run."""
+    if len(runs) == 1:
+        return list(runs[0].stated)
+    arms = []
+    for label, run in zip(labels, runs, strict=True):
+        arms += [replace(arm, arm=f"{label}: {arm.arm}") for arm in run.stated]
+    return arms
+
+
+def _is_wanted(pair: ArmPair, only: Sequence[str], against: str) -> bool:
+    """Tell whether both arms of a pair were asked for, and one is the arm to compare with."""
+    if only and not {pair.first, pair.second}.issubset(only):
+        return False
+    return not against or against in {pair.first, pair.second}
 
 
 def _require_agent(reader: RecordReader, path: Path) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from guardmark.analysis.cards.claims import PublishedCohort, PublishedResult
 from guardmark.analysis.cards.cohort import differing_terms
 from guardmark.analysis.cards.consistency import contradictions_of
-from guardmark.analysis.cards.published import PublishedCohort, PublishedResult
 from guardmark.analysis.cards.ranking import rank_cohort
 from guardmark.app.parts.loading import load_section
 from guardmark.app.results.cards import ClaimsFile, card_json, file_name, read_card
@@ -86,23 +86,23 @@ def write_board(
             left_out.append((path, wrong[0]))
         else:
             known.setdefault(_mark(card), card)
-    published = [result for path in claimed for result in read_published(path)]
+    published: list[PublishedResult] = []
+    for path in claimed:
+        published.extend(read_published(path))
     before = _read_state(out)
     by_cohort: dict[str, list[Card]] = defaultdict(list)
     for card in known.values():
         by_cohort[card.cohort.key].append(card)
     keys = sorted(by_cohort, key=lambda key: (-len(by_cohort[key]), key))
-    tables = tuple(
-        CohortTable(
-            key=key,
-            ranked=tuple(
-                BoardEntry(ranked=each, link=_page(each.card), others=_namesakes(each.card, known))
-                for each in rank_cohort(by_cohort[key])
-            ),
-            differs=differing_terms(by_cohort[key][0].cohort, by_cohort[keys[0]][0].cohort),
-        )
-        for key in keys
-    )
+    tables = []
+    for key in keys:
+        ranked = rank_cohort(by_cohort[key])
+        entries = []
+        for each in ranked:
+            others = _namesakes(each.card, known)
+            entries.append(BoardEntry(ranked=each, link=_page(each.card), others=others))
+        differs = differing_terms(by_cohort[key][0].cohort, by_cohort[keys[0]][0].cohort)
+        tables.append(CohortTable(key=key, ranked=tuple(entries), differs=differs))
     for card in known.values():
         _write(out / _page(card), render_html(card_document(card)))
         _write(out / _page(card, ".json"), card_json(card))
@@ -110,19 +110,18 @@ def write_board(
     feed = feed_xml(changes, title="guardmark board", address=address)
     _write(out / "feed.xml", feed)
     page = BoardPage(
-        tables=tables,
+        tables=tuple(tables),
         published=tuple(published),
         left_out=tuple((path.name, reason) for path, reason in left_out),
     )
     _write(out / "index.html", render_board(page))
     _write(out / _STATE, _state(known, changes))
-    ranked = tuple(entry.ranked for table in tables for entry in table.ranked)
     notes = [f"left out {path}: {reason}" for path, reason in left_out]
     if len(keys) > 1:
         notes.append(f"{len(keys)} cohorts: their figures must not be compared with each other")
     return Board(
         index=out / "index.html",
-        ranked=ranked,
+        ranked=tuple(entry.ranked for table in tables for entry in table.ranked),
         cohorts=tuple(keys),
         left_out=tuple(left_out),
         notes=tuple(notes),
@@ -191,11 +190,13 @@ def _read_state(out: Path) -> dict[str, Any]:
             raise StoreError(f"{state} is larger than the memory of a board can be.")
         content = state.read_bytes()
     try:
-        told = json.loads(content)
+        stored = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{state} is not JSON.\nNext: name a new folder with -o.") from error
-    is_known = isinstance(told, dict) and told.get("version") == _STATE_VERSION
-    return told if is_known and isinstance(told.get("cards"), dict) else {}
+    is_known = isinstance(stored, dict) and stored.get("version") == _STATE_VERSION
+    if is_known and isinstance(stored.get("cards"), dict):
+        return dict(stored)
+    return {}
 
 
 def _state(known: dict[str, Card], changes: Sequence[FeedEntry]) -> str:
@@ -251,15 +252,16 @@ def _changes(known: dict[str, Card], before: dict[str, Any]) -> tuple[FeedEntry,
             )
         )
     entries.sort(key=lambda each: (each.when, each.id), reverse=True)
-    told = before.get("feed", [])
-    kept = [
-        FeedEntry(**each)
-        for each in (told if isinstance(told, list) else [])
-        if isinstance(each, dict)
-        and set(each) == {"id", "title", "link", "when", "text"}
-        and all(isinstance(value, str) for value in each.values())
-    ]
-    return tuple([*entries, *kept][:_MOST_ENTRIES])
+    kept = before.get("feed")
+    if isinstance(kept, list):
+        entries += [FeedEntry(**each) for each in kept if _is_feed_entry(each)]
+    return tuple(entries[:_MOST_ENTRIES])
+
+
+def _is_feed_entry(stored: object) -> bool:
+    if not isinstance(stored, dict) or set(stored) != {"id", "title", "link", "when", "text"}:
+        return False
+    return all(isinstance(value, str) for value in stored.values())
 
 
 def read_published(path: Path) -> tuple[PublishedResult, ...]:

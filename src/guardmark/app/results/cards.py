@@ -162,7 +162,9 @@ def write_cards(
 
 def file_name(name: str) -> str:
     """Return what the files of a card are called: the name of the defense where it can be."""
-    return name if _PLAIN_NAME.fullmatch(name) else slug(name)
+    if _PLAIN_NAME.fullmatch(name):
+        return name
+    return slug(name)
 
 
 def _rendered(card: Card, document: Document, form: str, now: datetime) -> str:
@@ -259,16 +261,20 @@ def differences_of(card: Card, made: Card) -> tuple[str, ...]:
 
 
 def _differing(path: str, one: Any, other: Any) -> list[str]:
+    differing: list[str] = []
     if isinstance(one, dict) and isinstance(other, dict):
-        keys = [*one, *(key for key in other if key not in one)]
-        return [
-            found
-            for key in keys
-            for found in _differing(f"{path}.{key}" if path else key, one.get(key), other.get(key))
-        ]
+        for key in {**one, **other}:
+            below = f"{path}.{key}" if path else key
+            differing += _differing(below, one.get(key), other.get(key))
+        return differing
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        pairs = enumerate(zip(one, other, strict=True))
-        return [found for at, (a, b) in pairs for found in _differing(f"{path}[{at}]", a, b)]
+        for at, (member, its_like) in enumerate(zip(one, other, strict=True)):
+            differing += _differing(f"{path}[{at}]", member, its_like)
+        return differing
     if isinstance(one, float) and isinstance(other, float):
-        return [] if math.isclose(one, other, rel_tol=1e-12, abs_tol=1e-15) else [path]
-    return [] if one == other else [path]
+        if math.isclose(one, other, rel_tol=1e-12, abs_tol=1e-15):
+            return []
+        return [path]
+    if one == other:
+        return []
+    return [path]

@@ -44,7 +44,7 @@ def _write_inspect(reader: RecordReader, path: Path, *, layer: str = "") -> int:
 
 
 def _write_otel(reader: RecordReader, path: Path) -> int:
-    from guardmark.interchange.otel.writing import write_otel
+    from guardmark.interchange.otel import write_otel
 
     return write_otel(reader, path)
 

@@ -140,7 +140,9 @@ def _lines(config: Path) -> dict[str, DefenseLine]:
     document, source = parse_yaml(
         read_text(config, f"The configuration {config}"), shown_as=str(config)
     )
-    named = document.get("defenses") if isinstance(document, dict) else None
+    named = None
+    if isinstance(document, dict):
+        named = document.get("defenses")
     path = config
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
@@ -160,5 +162,7 @@ def _place(manifest: RunManifest, position: int) -> str:
     for data in manifest.data:
         end += data.attacks + data.benign
         if position < end:
-            return next(iter(data.files)) if len(data.files) == 1 else data.name
+            if len(data.files) == 1:
+                return next(iter(data.files))
+            return data.name
     return manifest.name

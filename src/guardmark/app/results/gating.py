@@ -260,7 +260,9 @@ def gate(
     """Check a run against the limits of a policy; `shown` asks for its findings as SARIF."""
     with open_run(path) as run:
         try:
-            base = None if baseline is None else find_run(baseline)
+            base = None
+            if baseline is not None:
+                base = find_run(baseline)
         except StoreError as error:  # a mistake of the caller, never a pass
             raise ConfigError(f"The baseline cannot be used. {error}") from error
         limits = read_policy(policy, run.config)
@@ -313,14 +315,17 @@ def check_run(
 
 def _name_of(manifest: RunManifest, label: str, shard: str | None) -> str:
     """Return what a run is called in its report; of one without a name its folder."""
-    return name_part(label, shard) if manifest.name == UNNAMED else manifest.name
+    if manifest.name == UNNAMED:
+        return name_part(label, shard)
+    return manifest.name
 
 
 def _gated(
     opened: list[OpenRun], frame: Frame, limits: GatePolicy
 ) -> Iterator[tuple[str, tuple[DefenseColumn, ...]]]:
     """Yield the scopes at which a run is held against its baseline, with what is gated there."""
-    if arms := gated_arms(frame, limits):
+    arms = gated_arms(frame, limits)
+    if arms:
         yield DEFENSE, arms
     if all(holds_parts(run.reader, "model", "judge") for run in opened):
         system = read_system(opened[0].reader, frame)

@@ -32,13 +32,16 @@ def read_layout(path: Path, *, is_attack: bool) -> Layout:
         raise StoreError(f"{path} holds no {what} to take the sizes of groups from.")
     sizes = np.bincount(frame.samples.group.codes[mine]) * frame.manifest.repeats
     sizes = sizes[sizes > 0]
-    rates = [estimate_rates(frame, arm) for arm in frame.candidates()]
-    sides = [each.attack_success_rate if is_attack else each.false_positive_rate for each in rates]
-    known = [rate.icc for rate in sides if rate.icc is not None]
+    known = []
+    for arm in frame.candidates():
+        rates = estimate_rates(frame, arm)
+        rate = rates.attack_success_rate if is_attack else rates.false_positive_rate
+        if rate.icc is not None:
+            known.append(rate.icc)
     if not known and sizes.max() > 1:
         raise StoreError(
             f"{path} does not show how alike the {what} of a group are: nothing varies.\n"
             "Next: name sizes and correlation, such as --variants 1-9 --icc 0.5."
         )
-    icc = min(1.0, max(0.0, *known)) if known else 0.0
+    icc = min(1.0, max([0.0, *known]))
     return Layout(icc=icc, sizes=tuple(sizes.tolist()))

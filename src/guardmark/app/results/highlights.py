@@ -14,7 +14,7 @@ from guardmark.core.chunks import split_prefix
 from guardmark.core.outcome import Outcome
 from guardmark.core.place import NO_GUARD, part_of
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.reports.chapters.advice import Highlights, SampleStory
+from guardmark.reports.chapters.advice import Highlights, Rewrite, SampleStory
 from guardmark.store.details import read_attempts
 from guardmark.store.schema import STAGES
 
@@ -30,12 +30,17 @@ if TYPE_CHECKING:
 
 def read_highlights(reader: RecordReader, analysis: RunAnalysis, config: Config) -> Highlights:
     """Read what the cover of a report shows of texts, and check the limits of its configuration."""
-    worst = [analysis.worst, *filter(None, (analysis.system_worst,))]
-    ids = {each.sample.id for samples in worst for each in samples.listed}
-    most = analysis.settings.listed_samples
-    fell = any(card.rounds[-1].full.successes for card in analysis.adaptive)
-    if fell:
+    rewrites: tuple[Rewrite, ...] = ()
+    if any(card.rounds[-1].full.successes for card in analysis.adaptive):
         from guardmark.app.results.variant_texts import read_rewrites  # loads the attacks
+
+        rewrites = read_rewrites(reader, most=analysis.settings.listed_samples)
+    exchanges: Mapping[str, SampleStory] = {}
+    if analysis.pipeline is not None:
+        ids = {listed.sample.id for listed in analysis.worst.listed}
+        if analysis.system_worst is not None:
+            ids.update(listed.sample.id for listed in analysis.system_worst.listed)
+        exchanges = read_exchanges(reader, ids)
     gate = None
     if config.gate is not None and not analysis.settings.thresholds:
         from guardmark.app.results.gating import check_own_limits  # on use: many runs set no limit
@@ -43,9 +48,9 @@ def read_highlights(reader: RecordReader, analysis: RunAnalysis, config: Config)
         gate = check_own_limits(reader, analysis, config)
     return Highlights(
         gate=gate,
-        exchanges=read_exchanges(reader, ids) if analysis.pipeline is not None else {},
+        exchanges=exchanges,
         refused=refused_fields(reader),
-        rewrites=read_rewrites(reader, most=most) if fell else (),
+        rewrites=rewrites,
     )
 
 
@@ -53,7 +58,11 @@ def read_exchanges(
     reader: RecordReader, ids: Collection[str], *, is_timed: bool = False
 ) -> Mapping[str, SampleStory]:
     """Read what became of samples; of several repeats the one judged worst."""
-    positions = {at: name for name in ids if (at := reader.position_of(name)) is not None}
+    positions: dict[int, str] = {}
+    for name in ids:
+        position = reader.position_of(name)
+        if position is not None:
+            positions[position] = name
     answers: dict[int, dict[int, Record]] = defaultdict(dict)
     for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL, samples=positions):
         answers[record.key.sample][record.key.repeat] = record
@@ -67,15 +76,28 @@ def read_exchanges(
     is_asked = (NO_GUARD, Stage.MODEL, FIRST_LAYER) in reader.recorded_stages()
     exchanges, missing = {}, None if is_asked else ""
     for position, name in positions.items():
-        repeats = sorted({repeat for sample, repeat in steps if sample == position}) or [0]
-        worst = max(repeats, key=lambda at: sum(r.outcome == "unsafe" for r in steps[position, at]))
+        worst = _worst_repeat(steps, position)
         answer = answers[position].get(worst)
-        asked = [*([answer] if answer and is_timed else ()), *steps[position, worst]]
+        asked = steps[position, worst]
+        if answer and is_timed:
+            asked = [answer, *asked]
         exchanges[name] = SampleStory(
             answer=missing if answer is None else answer.text,
             steps=tuple(_tell(asked, is_timed=is_timed)),
         )
     return exchanges
+
+
+def _worst_repeat(steps: Mapping[tuple[int, int], Sequence[Record]], sample: int) -> int:
+    """Return the repeat of a sample with the most unsafe verdicts, of several the first."""
+    worst, most = 0, -1
+    for at, repeat in sorted(steps):
+        if at != sample:
+            continue
+        unsafe = sum(record.outcome == "unsafe" for record in steps[at, repeat])
+        if unsafe > most:
+            worst, most = repeat, unsafe
+    return worst
 
 
 def _tell(records: Sequence[Record], *, is_timed: bool) -> Iterator[tuple[str, str]]:
@@ -102,8 +124,8 @@ def _growing(
         alike = list(group)
         (first, record), (last, _) = alike[0], alike[-1]
         if len(alike) == 1:
-            said = _step(record, is_timed=is_timed)[1]
-            yield f"Guard {guard}, first {first:,} characters", said
+            _, decision = _step(record, is_timed=is_timed)
+            yield f"Guard {guard}, first {first:,} characters", decision
         else:
             shown = f"first {first:,} to {last:,} characters"
             yield f"Guard {guard}, {shown}", f"{outcome} ({len(alike):,} calls)"
@@ -131,22 +153,31 @@ def _step(record: Record, *, is_timed: bool) -> tuple[str, str]:
     if record.key.stage is Stage.JUDGE:
         judge = "the judge" if layer == FIRST_LAYER else layer.split("/", 1)[-1]
         who = f"Verdict of {judge}{name.removeprefix(NO_GUARD)}"
-    mode = record.answer_mode.value.replace("_", " ") if record.answer_mode else ""
-    why = "" if evidence is None else evidence.reason or evidence.message or evidence.raw
-    is_raw = is_timed or record.outcome in {"malformed", "error"}
-    raw = evidence.raw if evidence and is_raw else ""
-    how = ""
+    parts: list[str] = [record.outcome]
+    if record.answer_mode:
+        parts.append(record.answer_mode.value.replace("_", " "))
+    attempts: Sequence[Attempt] = ()
+    if evidence is not None:
+        parts.append(evidence.reason or evidence.message or evidence.raw)
+        if is_timed or record.outcome in {"malformed", "error"}:
+            parts.append(evidence.raw)
+        attempts = evidence.attempts
     if is_timed:
-        how = _request_text(record.latency_ns, evidence.attempts if evidence else ())
-    return who, ", ".join(dict.fromkeys(filter(None, (record.outcome, mode, why, raw, how))))
+        parts.append(_request_text(record.latency_ns, attempts))
+    return who, ", ".join(dict.fromkeys(filter(None, parts)))
 
 
 def read_retries(reader: RecordReader) -> Iterator[PartRetries]:
     """Add up, for each part, the requests behind stored answers that failed and were sent again."""
     for (name, stage, layer), answers, count in read_attempts(reader):
-        tries = [attempt for attempts in answers for attempt in attempts]
-        failures = Counter(str(status or error) for _, status, error, _ in tries if error)
-        spent_ns = sum(wait + (took if error else 0) for took, _, error, wait in tries)
+        failures: Counter[str] = Counter()
+        spent_ns = 0
+        for attempts in answers:
+            for took_ns, status, error, wait_ns in attempts:
+                spent_ns += wait_ns
+                if error:
+                    spent_ns += took_ns
+                    failures[str(status or error)] += 1
         retries = PartRetries(
             part=name,
             stage=STAGES[stage].value,

@@ -138,7 +138,9 @@ def _part(card: Card, file: Path, tags: Mapping[str, str]) -> MlflowRun:
 
 
 def _text_of(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _milliseconds(when: str) -> int:

@@ -45,7 +45,8 @@ class OpenedRun:
 
     def require_defense(self, name: str) -> None:
         """Refuse a defense that the run has not."""
-        if name not in (known := self.reader.defenses()):
+        known = self.reader.defenses()
+        if name not in known:
             raise UnknownName("defense of this run", name, known)
 
 
@@ -141,15 +142,14 @@ def label_runs(folders: Sequence[RunDir]) -> tuple[str, ...]:
     labels = [path.name for path in paths]
     for depth in (2, 3):
         taken = Counter(labels)
-        labels = [
-            label if taken[label] == 1 else "/".join(path.parts[-depth:])
-            for label, path in zip(labels, paths, strict=True)
-        ]
+        for at, path in enumerate(paths):
+            if taken[labels[at]] > 1:
+                labels[at] = "/".join(path.parts[-depth:])
     taken = Counter(labels)
-    return tuple(
-        label if taken[label] == 1 else f"{label} #{number}"
-        for number, label in enumerate(labels, start=1)
-    )
+    for at, label in enumerate(labels):
+        if taken[label] > 1:
+            labels[at] = f"{label} #{at + 1}"
+    return tuple(labels)
 
 
 def run_config(manifest: RunManifest) -> Config:
@@ -168,17 +168,23 @@ def run_config(manifest: RunManifest) -> Config:
 
 def _without_effect(kept: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out settings that once were accepted and never had an effect, refused by now."""
-    settings, known = dict(kept), SAID_OF["builtin"] | {"builtin"}
-    if isinstance(pipeline := settings.get("pipeline"), dict):
-        settings["pipeline"] = {k: v for k, v in pipeline.items() if k != "system_prompt_name"}
-    if isinstance(data := settings.get("data"), list):
-        settings["data"] = [
-            {k: v for k, v in each.items() if k in known}
-            if isinstance(each, dict) and each.get("builtin")
-            else each
-            for each in data
-        ]
+    settings = dict(kept)
+    pipeline = settings.get("pipeline")
+    if isinstance(pipeline, dict):
+        settings["pipeline"] = dict(pipeline)
+        settings["pipeline"].pop("system_prompt_name", None)
+    data = settings.get("data")
+    if isinstance(data, list):
+        settings["data"] = list(map(_with_effect, data))
     return settings
+
+
+def _with_effect(entry: object) -> object:
+    """Return what an entry of the data states; of a built-in set what it can be told."""
+    if not isinstance(entry, dict) or not entry.get("builtin"):
+        return entry
+    known = SAID_OF["builtin"] | {"builtin"}
+    return {key: value for key, value in entry.items() if key in known}
 
 
 def analysis_settings(reader: RecordReader, config: Config | None = None) -> AnalysisSettings:

@@ -45,25 +45,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which samples are wanted."""
+    """Which samples are wanted.
+
+    Attributes:
+        is_system: What came out of a pipeline, in place of what its guards did.
+        where: Facet and value, all of which hold.
+    """
 
     flaw: Flaw | None = None
-    is_system: bool = False  # what came out of a pipeline, in place of what its guards did
+    is_system: bool = False
     defense: str = ""
     category: str = ""
     technique: str = ""
     sample_id: str = ""
-    where: tuple[tuple[str, str], ...] = ()  # Facet and value, all of which hold.
+    where: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownSamples:
-    """The samples that were wanted, and what became of them in a pipeline, by id."""
+    """The samples that were wanted, and what became of them in a pipeline, by id.
+
+    Attributes:
+        among: Defenses of which one is enough for a sample to be listed.
+        is_system: What came out of arms, in place of what defenses did.
+    """
 
     listed: tuple[ListedSample, ...]
-    among: int  # Defenses of which one is enough for a sample to be listed.
+    among: int
     exchanges: Mapping[str, SampleStory]
-    is_system: bool = False  # what came out of arms, in place of what defenses did
+    is_system: bool = False
 
 
 def show(path: Path, selection: Selection, *, most: int) -> ShownSamples:
@@ -125,7 +135,7 @@ def _without_flaws(listed: ListedSample) -> ListedSample:
 
 def _wanted(listed: Sequence[ListedSample], selection: Selection) -> tuple[ListedSample, ...]:
     for facet in ("category", "technique"):
-        known = {value for each in listed if (value := getattr(each.sample, facet))}
+        known = {getattr(each.sample, facet) for each in listed} - {""}
         wanted = getattr(selection, facet)
         if wanted and wanted not in known:
             raise UnknownName(f"{facet} among the listed samples", wanted, known)
@@ -148,7 +158,9 @@ def _facet_value(sample: Sample, facet: str) -> str:
     if facet == "length":
         return LENGTH_NAMES[bisect_left(LENGTH_EDGES, len(sample.prompt.text))]
     if facet == "subcategory":
-        return f"{sample.category}/{sample.subcategory}" if sample.subcategory else ""
+        if sample.subcategory:
+            return f"{sample.category}/{sample.subcategory}"
+        return ""
     if facet in FACETS:
         return str(getattr(sample, facet) or "")
     stated = word_of(sample.metadata.get(facet))

@@ -6,7 +6,7 @@ from collections import Counter
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.defense.contradictions import find_contradictions
+from guardmark.analysis.defense.doubts import find_contradictions
 from guardmark.app.results.opened_run import open_run
 from guardmark.app.results.report_files import write_reports
 from guardmark.app.secret_scan import require_no_secret
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from guardmark.analysis.defense.alike import AlikeAnswers
+    from guardmark.analysis.defense.doubts import AlikeAnswers
     from guardmark.analysis.gate import GateStatus
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.settings import Config
@@ -68,14 +68,20 @@ _REASON = 160  # characters of a reason that are quoted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutput:
-    """What a finished run has to say."""
+    """What a finished run has to say.
 
-    document: Document  # What a terminal shows of the report.
-    whole: Document  # All of the report.
+    Attributes:
+        document: What a terminal shows of the report.
+        whole: All of the report.
+        notes: What to look at before a figure is believed.
+    """
+
+    document: Document
+    whole: Document
     analysis: RunAnalysis
     files: tuple[tuple[str, Path], ...]
     complaints: tuple[str, ...]
-    notes: tuple[str, ...] = ()  # What to look at before a figure is believed.
+    notes: tuple[str, ...] = ()
     head: str = ""
     gate: Document | None = None
     gate_standing: GateStatus | None = None

@@ -37,12 +37,16 @@ _ORDER: Final = {change: number for number, change in enumerate(Change)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSide:
-    """What one run says of a sample."""
+    """What one run says of a sample.
+
+    Attributes:
+        reason: What the defense gave as its reason, or why it failed.
+    """
 
     outcome: str
     score: float | None
     threshold: float | None
-    reason: str  # What the defense gave as its reason, or why it failed.
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,15 +62,23 @@ class ChangedAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDiff:
-    """Two runs over the samples that both have."""
+    """Two runs over the samples that both have.
+
+    Attributes:
+        defenses: Pairs that were held against each other.
+        both: Samples with equal content and label in both.
+        left_out: Samples of either that the other has not.
+        answers: Pairs of answers.
+        changed: Worst first.
+    """
 
     first: Path
     second: Path
-    defenses: tuple[tuple[str, str], ...]  # Pairs that were held against each other.
-    both: int  # Samples with equal content and label in both.
-    left_out: int  # Samples of either that the other has not.
-    answers: int  # Pairs of answers.
-    changed: tuple[ChangedAnswer, ...]  # Worst first.
+    defenses: tuple[tuple[str, str], ...]
+    both: int
+    left_out: int
+    answers: int
+    changed: tuple[ChangedAnswer, ...]
 
     def count(self, change: Change) -> int:
         """Return how many answers changed so."""
@@ -80,11 +92,11 @@ def diff_runs(first: Path, second: Path, *, defense: str = "") -> RunDiff:
         places = _places(before)
         pairs = _matched_defenses(before, after, defense)
         samples = list(after.samples())
-        common = {
-            at: places[key]
-            for at, sample in enumerate(samples)
-            if (key := (sample.prompt.digest(), sample.is_attack)) in places
-        }
+        common = {}
+        for at, sample in enumerate(samples):
+            key = sample.prompt.digest(), sample.is_attack
+            if key in places:
+                common[at] = places[key]
         if not common:
             raise IncomparableRuns(
                 f"{one.path} and {other.path} share no sample.\nNext: name runs over the same data."
@@ -168,7 +180,9 @@ def _threshold(reader: RecordReader, defense: str) -> float | None:
 
 def _side(record: Record, threshold: float | None) -> AnswerSide:
     evidence = record.evidence
-    why = "" if evidence is None else evidence.reason or evidence.message
+    why = ""
+    if evidence is not None:
+        why = evidence.reason or evidence.message
     if record.error_kind is not None:
         why = f"{record.error_kind.value}: {why}" if why else record.error_kind.value
     return AnswerSide(outcome=record.outcome, score=record.score, threshold=threshold, reason=why)

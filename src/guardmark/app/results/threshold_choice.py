@@ -35,11 +35,15 @@ FRAGMENT = "thresholds.yaml"  # name of the file in the folder of the run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chosen:
-    """Settings of a defense that a choice changes, with the remarks that stand above them."""
+    """Settings of a defense that a choice changes, with the remarks that stand above them.
+
+    Attributes:
+        changed: Setting to its new value; None leaves the setting out.
+    """
 
     defense: str
     remarks: tuple[str, ...]
-    changed: dict[str, object]  # Setting to its new value; None leaves the setting out.
+    changed: dict[str, object]
 
 
 def choose_thresholds(

@@ -40,29 +40,43 @@ _GRAVEST: Final[dict[Severity | None, int]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptTry:
-    """One text that was sent in place of an attack, and what came of it."""
+    """One text that was sent in place of an attack, and what came of it.
 
-    number: int  # Of the tries at this attack, from 1.
+    Attributes:
+        number: Of the tries at this attack, from 1.
+        chain: Operators used.
+        tier: How far it is proved that it asks for the same.
+        outcome: `allow`, `block` or `no answer`.
+        text: None where it cannot be made again.
+    """
+
+    number: int
     round: str
-    chain: str  # Operators used.
-    tier: str  # How far it is proved that it asks for the same.
-    outcome: str  # `allow`, `block` or `no answer`.
+    chain: str
+    tier: str
+    outcome: str
     is_bypass: bool
-    text: str | None  # None where it cannot be made again.
+    text: str | None
 
     @property
     def spelled(self) -> str | None:
         """The text as a person reads it: a conversation by its speakers."""
-        return None if self.text is None else spell_talk(self.text, self.chain)
+        if self.text is None:
+            return None
+        return spell_talk(self.text, self.chain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """Every try at one attack of one defense; of the search and the fixed list, not of controls."""
+    """Every try at one attack of one defense; of the search and the fixed list, not of controls.
+
+    Attributes:
+        as_is: What became of the attack as it is.
+    """
 
     defense: str
     sample: Sample
-    as_is: str  # What became of the attack as it is.
+    as_is: str
     tries: tuple[TranscriptTry, ...]
 
     @property

@@ -41,9 +41,25 @@ _WHERE_TRACES_ARE: Final = (
 )
 _OF_ROW: Final = frozenset(
     (
-        *("defense", "arm", "try", "sample", "account", "round", "chain", "tier", "text", "size"),
-        *("free", "decoded", "outcome", "score", "score_kind", "mode", "error"),
-        *("reason", "complaint"),
+        "defense",
+        "arm",
+        "try",
+        "sample",
+        "account",
+        "round",
+        "chain",
+        "tier",
+        "text",
+        "size",
+        "free",
+        "decoded",
+        "outcome",
+        "score",
+        "score_kind",
+        "mode",
+        "error",
+        "reason",
+        "complaint",
     )
 )
 _compact: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -134,7 +150,8 @@ def read_trace(
         raise _no_trace(path, "its first line is not that of a trace") from error
     if not is_trace:
         raise _no_trace(path, f"it is not of version {_VERSION}")
-    if changed := [name for name in settings if head[_SETTINGS].get(name) != settings[name]]:
+    changed = [name for name in settings if head[_SETTINGS].get(name) != settings[name]]
+    if changed:
         raise IncomparableRuns(
             f"{path} was made with another {', '.join(changed)}.\n"
             "Next: replay it with the budget, seed and version it was written with."

@@ -44,7 +44,9 @@ class VariantTexts:
             return VariantText(text=each.sent)
         if each.chain.startswith(_BY_MODEL):
             text = self._candidates.get((each.sample, each.text))
-            return None if text is None else VariantText(text=text)
+            if text is None:
+                return None
+            return VariantText(text=text)
         return rebuild_text(
             each.chain,
             self.samples[each.sample],
@@ -72,19 +74,21 @@ _GRAVEST: Final[dict[Severity | None, int]] = {
 def read_rewrites(reader: RecordReader, *, most: int) -> tuple[Rewrite, ...]:
     """Choose what carried each attack past a defense in the fewest tries, the gravest first."""
     samples, best = list(reader.samples()), dict[int, Rewrite]()
-    wins = [
-        (_GRAVEST.get(samples[at].severity, 1), number, at, records.name, history.tries[number - 1])
-        for records in read_adaptive(reader)
-        for histories in (records.battery, records.arms.get(ADAPTIVE, {}))
-        for at, history in histories.items()
-        if samples[at].is_attack and (number := history.first()) is not None
-    ]
+    wins = []
+    for records in read_adaptive(reader):
+        for histories in (records.battery, records.arms.get(ADAPTIVE, {})):
+            for at, history in histories.items():
+                number = history.first()
+                if number is not None and samples[at].is_attack:
+                    grave = _GRAVEST.get(samples[at].severity, 1)
+                    wins.append((grave, number, at, records.name, history.tries[number - 1]))
     seed = int(str(reader.layer_settings(ADAPTIVE).get("seed", 0)))
     texts_of = cache(partial(VariantTexts, reader=reader, samples=samples, seed=seed))
     for _, number, at, name, attempt in sorted(wins, key=lambda win: win[:4]):
         if at in best or len(best) >= most:
             continue
-        if (made := texts_of(defense=name).text_of(attempt)) is not None:
+        made = texts_of(defense=name).text_of(attempt)
+        if made is not None:
             proof = TIERS.get(attempt.tier, attempt.tier)
             round_ = ROUNDS.get(attempt.round, attempt.round)
             how = f"{attempt.chain or 'as it is'}; {proof}; {round_}, try {number}"

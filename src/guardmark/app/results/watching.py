@@ -7,8 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.defense.frame import read_frame
-from guardmark.analysis.gate import LiveDefense, LiveRate, reference_rates, watch_defense
-from guardmark.analysis.live import LiveCounts, parse_line
+from guardmark.analysis.gate import reference_rates
+from guardmark.analysis.live import (
+    LiveCounts,
+    LiveDefense,
+    LiveRate,
+    parse_line,
+    watch_defense,
+)
 from guardmark.app.results.opened_run import open_run
 from guardmark.config.settings import Secret, read_text
 from guardmark.core.values import dataclass
@@ -30,11 +36,16 @@ _POST: Final = ServiceLimits(read_timeout_s=3.0, retries=1)  # the stream waits 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveView:
-    """Everything that a watch says at one time."""
+    """Everything that a watch says at one time.
+
+    Attributes:
+        broken: As they were at the look that showed it.
+        lines: How many came, and how many of them were of no use, and why.
+    """
 
     defenses: tuple[LiveDefense, ...]
-    broken: tuple[LiveRate, ...]  # As they were at the look that showed it.
-    lines: Mapping[str, int]  # How many came, and how many of them were of no use, and why.
+    broken: tuple[LiveRate, ...]
+    lines: Mapping[str, int]
 
 
 class Watch:
@@ -80,7 +91,8 @@ class Watch:
         while self._webhook and self._posted < len(shown):
             body = json.dumps(encode(shown[self._posted])).encode()
             services = Services(redactor=KNOWN, default=_POST)
-            if failure := run_on_loop(post_once(services, self._webhook, body)):
+            failure = run_on_loop(post_once(services, self._webhook, body))
+            if failure:
                 self._announce(f"The webhook took nothing: {failure}")
                 self._every *= 2  # one that is down must not hold up the stream
                 break

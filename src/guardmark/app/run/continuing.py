@@ -119,7 +119,9 @@ def stored_manifest(folder: RunDir) -> RunManifest | None:
             )
         return None
     with RecordReader(folder.records) as reader:
-        return reader.manifest() if reader.has_samples() else None
+        if reader.has_samples():
+            return reader.manifest()
+        return None
 
 
 def difference(
@@ -133,7 +135,9 @@ def difference(
         return "of another shard"
     before = {file: h for data in manifest.data for file, h in data.files.items()}
     changed = sorted(file for file in {*before, *files} if before.get(file) != files.get(file))
-    return f"over other data: {changed[0]} was changed since" if changed else ""
+    if changed:
+        return f"over other data: {changed[0]} was changed since"
+    return ""
 
 
 def _is_unfinished(folder: RunDir) -> bool:

@@ -45,13 +45,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """A run that was taken over."""
+    """A run that was taken over.
+
+    Attributes:
+        notes: What was taken for what, and what was left out.
+    """
 
     folder: RunDir
     config: Config
     samples: int
     answers: int
-    notes: tuple[str, ...]  # what was taken for what, and what was left out
+    notes: tuple[str, ...]
 
 
 def import_run(
@@ -68,8 +72,9 @@ def import_run(
     if not any(answer.decision or answer.response for answer in answers):
         raise DatasetError(f"{path} holds neither a decision nor an answer: nothing to score.")
     config = Config.model_validate(imported.settings(path, no_guard=NO_GUARD))
-    texts = [json.dumps(each, sort_keys=True) for each in (resolved(config), dict(imported.files))]
-    digest = sha256("".join(texts).encode()).hexdigest()
+    settings = json.dumps(resolved(config), sort_keys=True)
+    files = json.dumps(dict(imported.files), sort_keys=True)
+    digest = sha256(f"{settings}{files}".encode()).hexdigest()
     folder = RunDir(path=out) if out is not None else new_run(RUNS, config.name, digest, now=now)
     if folder.records.exists():
         raise StorageError(

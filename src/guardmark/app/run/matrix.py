@@ -57,7 +57,8 @@ def load_matrix(path: Path) -> tuple[MatrixRow, ...]:
     document, _ = parse_yaml(read_text(path, f"The matrix {path}"), str(path))
     if not isinstance(document, dict) or not isinstance(document.get("rows"), list):
         raise ConfigError(f"{path}: a matrix has the keys global and rows (a list).")
-    if strange := sorted(set(document) - _KEYS):
+    strange = sorted(set(document) - _KEYS)
+    if strange:
         raise ConfigError(f"{path}: unknown keys: {', '.join(strange)}. Known: global, rows.")
     rows = [_row(document.get("global") or {}, entry, path) for entry in document["rows"]]
     names = [row.row_id for row in rows]
@@ -113,15 +114,21 @@ class _RestOfBudget:
 
 def _narrower(own: Number | None, left: Number | None) -> Number | None:
     if own is None or left is None:
-        return left if own is None else own
+        if own is None:
+            return left
+        return own
     return min(own, left)
 
 
 def _budget_of(path: Path) -> _RestOfBudget:
     """Read the limits that hold for all rows of a matrix together."""
     document, _ = parse_yaml(read_text(path, f"The matrix {path}"), str(path))
-    shared = document.get("global") if isinstance(document, dict) else None
-    run = shared.get("run") if isinstance(shared, dict) else None
+    shared = None
+    if isinstance(document, dict):
+        shared = document.get("global")
+    run = None
+    if isinstance(shared, dict):
+        run = shared.get("run")
     stated = run if isinstance(run, dict) else {}
     return _RestOfBudget(calls=stated.get("max_calls"), cost=stated.get("max_cost"))
 

@@ -122,7 +122,8 @@ def _unfit(source: MergeSource) -> Iterator[str]:
         yield f"{label} was judged or attacked since ({added[0]!a:.60}): merge first, then do that"
     if _of_run(source.manifest).get("stop_when"):
         yield f"{label} ends by a rule (run.stop_when), whose looks cannot be put together"
-    if damage := integrity.check(source.reader.path):
+    damage = integrity.check(source.reader.path)
+    if damage:
         yield f"{label} is not what was committed: {damage[0]!a:.200}"
 
 
@@ -130,14 +131,18 @@ def _faults_of_shards(sources: Sequence[MergeSource], *, allow_missing: bool) ->
     of = Counter(each.shards.of for each in sources if each.shards).most_common(1)[0][0]
     made = [(each.manifest.config_sha256, each.manifest.data_sha256) for each in sources]
     first = sources[made.index(Counter(made).most_common(1)[0][0])]  # never the odd one
-    faults = [f"{each.label} {fault}" for each in sources if (fault := _foreign(each, first, of))]
-    if faults:
-        yield from faults
-        return
     homes = defaultdict[int, list[str]](list)
+    is_faulty = False
     for source in sources:
-        for number in source.shards.numbers if source.shards is not None else ():
-            homes[number].append(source.label)
+        fault = _foreign(source, first, of)
+        if fault:
+            is_faulty = True
+            yield f"{source.label} {fault}"
+        if source.shards is not None:
+            for number in source.shards.numbers:
+                homes[number].append(source.label)
+    if is_faulty:
+        return
     for number, labels in sorted(homes.items()):
         if len(labels) > 1:
             yield f"shard {number} is in {' and in '.join(labels)}"
@@ -158,7 +163,8 @@ def _foreign(source: MergeSource, first: MergeSource, of: int) -> str:
         return f"is of another configuration than {first.label}: {what}"
     if now.data_sha256 != then.data_sha256:
         return f"is of other data than {first.label}"
-    if what := _difference(_built(then), _built(now)):
+    what = _difference(_built(then), _built(now))
+    if what:
         return f"was made with other parts than {first.label}: {what}"
     return ""
 
@@ -168,7 +174,8 @@ def _faults_beside(first: MergeSource, source: MergeSource) -> Iterator[str]:
     seals = [each.reader.connection.meta("samples") for each in (first, source)]
     if manifest.data_sha256 != first.manifest.data_sha256 or seals[0] != seals[1]:
         yield f"{label} is of other data than {first.label}, or of another part of it"
-    if what := _difference(_conditions(first.manifest), _conditions(manifest)):
+    what = _difference(_conditions(first.manifest), _conditions(manifest))
+    if what:
         yield f"{label} was measured otherwise than {first.label}: {what}"
     if manifest.settings.get("pipeline"):
         yield f"{label} holds a pipeline; only runs of defenses alone can be joined"
@@ -211,12 +218,16 @@ def _difference(first: Mapping[str, Any], other: Mapping[str, Any], above: str =
 
 def _of_run(manifest: RunManifest) -> Mapping[str, Any]:
     run = manifest.settings.get("run")
-    return run if isinstance(run, dict) else {}
+    if isinstance(run, dict):
+        return run
+    return {}
 
 
 def _whole(sources: Sequence[MergeSource], held: ShardSet) -> RunManifest:
     first = sources[0].manifest
-    shard = str(held) if held.missing else None
+    shard = None
+    if held.missing:
+        shard = str(held)
     return replace(
         first,
         name=held.name_run(str(first.settings.get("name", first.name))),
@@ -227,12 +238,18 @@ def _whole(sources: Sequence[MergeSource], held: ShardSet) -> RunManifest:
 
 def _joined(sources: Sequence[MergeSource]) -> RunManifest:
     manifests = [source.manifest for source in sources]
-    first, measured, others = manifests[0], dict[str, object](), dict[str, object]()
+    first = manifests[0]
+    measured: dict[str, object] = {}
+    others: dict[str, object] = {}
     for source in sources:
         stated = source.manifest.settings.get("defenses")
-        for name, settings in stated.items() if isinstance(stated, dict) else ():
-            is_own = name in source.reader.defenses()
-            (measured if is_own else others)[name] = settings
+        if not isinstance(stated, dict):
+            continue
+        for name, settings in stated.items():
+            if name in source.reader.defenses():
+                measured[name] = settings
+            else:
+                others[name] = settings
     hashes = [manifest.config_sha256 for manifest in manifests]
     labels = ", ".join(source.label for source in sources)
     return replace(
@@ -267,13 +284,13 @@ def merge_records(
     sources: Sequence[MergeSource], writer: RecordWriter, manifest: RunManifest
 ) -> None:
     """Write samples and records of all sources into a new run, and finish it."""
-    is_cut = _are_shards(sources)
     positions = [array("Q") for _ in sources]
-    samples = (
-        _in_order(sources, positions, manifest) if is_cut else sources[0].reader.every_sample()
-    )
-    count = writer.load_samples(samples, manifest=lambda: manifest)
-    if not is_cut:
+    if _are_shards(sources):
+        samples = _in_order(sources, positions, manifest)
+        writer.load_samples(samples, manifest=lambda: manifest)
+    else:
+        samples = sources[0].reader.every_sample()
+        count = writer.load_samples(samples, manifest=lambda: manifest)
         positions = [array("Q", range(count))] * len(sources)
     for source in sources:  # as in the run that is merged: names have numbers in their order
         for name, layer in product(source.reader.defenses(), source.reader.layers()):
@@ -284,7 +301,8 @@ def merge_records(
         _copy(source, own_positions, writer, offsets=offsets)
     statuses = [source.reader.status() for source in sources]
     writer.plan(sum(status.planned for status in statuses))
-    if billed := sum(status.possibly_billed for status in statuses):
+    billed = sum(status.possibly_billed for status in statuses)
+    if billed:
         writer.connection.put_meta(POSSIBLY_BILLED, str(billed))
     # The same parts were looked at before each of the runs: what was seen is told once.
     seen = dict.fromkeys(remark for status in statuses for remark in status.remarks)

@@ -81,7 +81,9 @@ class ProgressLine:
     def _width(self) -> int:
         if not self._is_live:
             return _WHOLE
-        return _NOTEBOOK_WIDTH if is_notebook() else shutil.get_terminal_size().columns - 1
+        if is_notebook():
+            return _NOTEBOOK_WIDTH
+        return shutil.get_terminal_size().columns - 1
 
     def _show(self, line: str, *, end: str) -> None:
         """Write a line, over the one before where only one is shown."""
@@ -147,9 +149,12 @@ class ProgressLine:
     def _waited_for(self) -> str:
         """Name the part that is asked now: the one that has begun last and is not done."""
         under_way = [each for each in self._progress.parts if each.done < each.planned]
+        if not under_way:
+            return self._answering
         begun = [each for each in under_way if each.done]
-        first = (begun or under_way)[-1 if begun else 0] if under_way else None
-        return self._answering if first is None else first.name
+        if begun:
+            return begun[-1].name
+        return under_way[0].name
 
     def closing(self, seconds: float) -> str:
         """Say what was measured, in which time, and how much of it failed."""

@@ -206,7 +206,9 @@ def logbook(folder: RunDir, now: datetime) -> Iterator[Callable[[str], None]]:
 
 def ending_line(summary: RunSummary) -> str:
     """Return how a run ended, on one line."""
-    reason = f" ({summary.reason})" if summary.reason else ""
+    reason = ""
+    if summary.reason:
+        reason = f" ({summary.reason})"
     return (
         f"{summary.ending.value}{reason}: {summary.added} records added, {summary.stored} of "
         f"{summary.planned} stored, {summary.calls} calls in {summary.elapsed_s:.3f} s, "

@@ -108,7 +108,9 @@ class RunOptions:
         """How a run is taken up."""
         if self.fresh:
             return Start.FRESH
-        return Start.RETRY if self.retry_errors else Start.CONTINUE
+        if self.retry_errors:
+            return Start.RETRY
+        return Start.CONTINUE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +256,9 @@ class _Invocation:
                     self.session.announce(unanswered_note(writer.unanswered))
                 if not location.has_samples:
                     warnings.extend(self._read_into(location.folder, writer))
-                failed = count_errors(writer) if options.retry_errors else 0
+                failed = 0
+                if options.retry_errors:
+                    failed = count_errors(writer)
                 if failed or not writer.stored.is_complete:
                     # Nobody is asked about a run that has all of its records.
                     with keep_working_directory():
@@ -389,7 +393,9 @@ class _Invocation:
                 lines.append(json.dumps({"command_utc": utc_text(self.session.now), **line}) + "\n")
                 yield traffic_text(line)
         if lines:
-            earlier = path.read_text(encoding="utf-8") if path.is_file() else ""
+            earlier = ""
+            if path.is_file():
+                earlier = path.read_text(encoding="utf-8")
             folder.write_text(ENDPOINTS, earlier + "".join(lines))
 
     def _manifest(self, data: DataReading | LoadedData) -> RunManifest:
@@ -408,7 +414,9 @@ class _Invocation:
     def _plan(self) -> Plan:
         config, options, workers = self.loaded.config, self.options, self.loaded.config.run.workers
         on_malformed, on_error = config.policies
-        rate = parse_rate(config.latency.rate) if config.latency.rate else None
+        rate = None
+        if config.latency.rate:
+            rate = parse_rate(config.latency.rate)
         return Plan(
             defenses=tuple(built.part for built in self.parts.defenses),
             repeats=config.run.repeats,

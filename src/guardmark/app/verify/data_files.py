@@ -45,10 +45,13 @@ def check_data(reader: RecordReader, named: Sequence[Path], mismatches: Mismatch
     """
     own = reader.path.parent
     folders = [*named, own]
-    specs = (spec for each in BUILTIN_SETS for spec in builtin_specs(each.target))
-    builtin = {spec.shown_as: spec.path for spec in specs}
+    builtin = {}
+    for known in BUILTIN_SETS:
+        for spec in builtin_specs(known.target):
+            builtin[spec.shown_as] = spec.path
     manifest, entries = reader.manifest(), []
-    missing, files = list[str](), list[DatasetSpec]()
+    missing: list[str] = []
+    files: list[DatasetSpec] = []
     with suppress(StoreError):  # settings that cannot be read are told of elsewhere
         entries = [entry for entry in run_config(manifest).data if entry.path]
     for data in manifest.data:

@@ -40,9 +40,13 @@ _OF_FILES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch:
-    """One place at which a file says something else than it should."""
+    """One place at which a file says something else than it should.
 
-    what: MismatchKind = field(compare=False)  # two checks of one place find one difference
+    Attributes:
+        what: Two checks of one place find one difference.
+    """
+
+    what: MismatchKind = field(compare=False)
     file: str
     place: str
     stated: str
@@ -51,7 +55,9 @@ class Mismatch:
     @property
     def where(self) -> str:
         """The file, and the place in it where one can be named."""
-        return f"{self.file}: {self.place}" if self.place else self.file
+        if self.place:
+            return f"{self.file}: {self.place}"
+        return self.file
 
     def __str__(self) -> str:
         """Return the mismatch on one line."""
@@ -127,4 +133,6 @@ def _shown(value: object) -> str:
     short.maxstring = short.maxother = short.maxlist = short.maxdict = _SHOWN
     short.maxlevel = 3
     text = "nothing" if value is None else short.repr(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    if len(text) <= _SHOWN:
+        return text
+    return f"{text[: _SHOWN - 3]}..."

@@ -123,13 +123,16 @@ def _compare_traces(folder: RunDir, mismatches: Mismatches) -> None:
 def _attacked(reader: RecordReader, head: Any) -> list[str]:
     """Return the defenses of which a trace tells: in the order of its head, then of the run."""
     layers = (*asked_layers(reader.layers()), *MODEL_LAYERS)
-    asked = [
-        name
-        for name in reader.defenses()
-        if any(next(read_tries(reader, defense=name, layer=layer), None) for layer in layers)
-    ]
-    named = head.get("defenses") if isinstance(head, dict) else None
-    first = [name for name in named if name in asked] if isinstance(named, list) else []
+    asked = []
+    for name in reader.defenses():
+        if any(next(read_tries(reader, defense=name, layer=layer), None) for layer in layers):
+            asked.append(name)
+    named = None
+    if isinstance(head, dict):
+        named = head.get("defenses")
+    if not isinstance(named, list):
+        return asked
+    first = [name for name in named if name in asked]
     return list(dict.fromkeys([*first, *asked]))
 
 
@@ -167,7 +170,8 @@ def _compare(folder: RunDir, name: str, fresh: list[Path], mismatches: Mismatche
         # Written before records were added that it tells nothing of.
         forms = [_without_head(form, head) for form in forms]
         for each in earlier:
-            stated = _without_head(stated, each) if each in stated else stated
+            if each in stated:
+                stated = _without_head(stated, each)
     if stated in forms:
         mismatches.compared += stated.count(b"\n")
         return

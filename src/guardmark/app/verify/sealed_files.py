@@ -1,4 +1,4 @@
-"""The files of a run folder against their seals, and the seals against the records."""
+"""The files of a run folder against their seals, these against the records, and who signed them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from hashlib import sha256
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final
 
+from guardmark.app.minisign import read_signature
+from guardmark.app.results.opened_run import find_run
 from guardmark.app.settings import REPORTS
 from guardmark.app.verify.mismatches import MismatchKind
+from guardmark.core.errors import StoreError
 from guardmark.core.values import dataclass
 from guardmark.datasets.loading import file_sha256
+from guardmark.store import integrity
+from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import LOCK
-from guardmark.store.seals import LOG, RECORDS, SEALS, layers_of, read_noted_seals
+from guardmark.store.seals import LOG, RECORDS, SEALS, layers_of, read_noted_seals, read_seals
 from guardmark.store.spent import SPENT
 from guardmark.store.under_way import UNDER_WAY
 
@@ -26,14 +31,20 @@ if TYPE_CHECKING:
     from guardmark.store.run_dir import RunDir
     from guardmark.store.seals import Seal, SealChain
 
+
 _DIGITS: Final = 16
 _LARGEST: Final = 16 << 20
 """Bytes by which a file may exceed what was sealed and still be compared line by line."""
 _STREAMED: Final = {"results.jsonl", "records.csv"}
 """Files of a line a record, which are never read whole."""
 _BESIDE: Final = {
-    *("results.jsonl", "trace.jsonl", "target.jsonl", "slice_stability.json"),
-    *("config.resolved.yaml", "data_manifest.json", "environment.json"),
+    "results.jsonl",
+    "trace.jsonl",
+    "target.jsonl",
+    "slice_stability.json",
+    "config.resolved.yaml",
+    "data_manifest.json",
+    "environment.json",
 }
 """Files beside the reports that every guardmark with seals seals."""
 _RECORDS: Final = (f"records.sqlite{end}" for end in ("", "-wal", "-shm"))
@@ -70,7 +81,9 @@ def check_seals(
         path = folder.path / name
         mismatches.compared += 1
         is_there = not _leads_out(name) and path.is_file()
-        standing = _standing_seal(path, seals) if is_there else None
+        standing = None
+        if is_there:
+            standing = _standing_seal(path, seals)
         stated, counted = _fault(path, seals, standing, heads)
         if counted:
             differ(name, "", stated=stated, counted=counted)
@@ -204,7 +217,9 @@ def _standing_seal(path: Path, seals: Sequence[Seal]) -> Seal | None:
     if path.name == LOG:
         return next((seal for seal in reversed(seals) if _begins_as(path, seal)), None)
     size = path.stat().st_size
-    digest = file_sha256(path) if any(seal.size == size for seal in seals) else ""
+    digest = ""
+    if any(seal.size == size for seal in seals):
+        digest = file_sha256(path)
     return next((seal for seal in reversed(seals) if seal.sha256 == digest), None)
 
 
@@ -231,5 +246,37 @@ def _notes(folder: RunDir, unsealed: list[str], *, earlier: list[str]) -> list[s
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    more = ""
+    if len(names) > _NAMED:
+        more = f" and {len(names) - _NAMED} more"
     return ", ".join(names[:_NAMED]) + more
+
+
+def require_signed(run: Path, public_key: Path) -> None:
+    """Refuse a run whose records are not those that the holder of a key signed.
+
+    The signature is of the seals, and the last seal names the head of the records; so the records
+    are compared with their hash chain up to that head.
+    """
+    folder = find_run(run)
+    signature = folder.path / f"{folder.seals.name}.minisig"
+    if not signature.is_file():
+        raise StoreError(
+            f"{folder.path} is not signed: there is no {signature.name}.\n"
+            f"Next: let the holder of the key run `minisign -Sm {folder.seals}`, or leave out"
+            " --public-key."
+        )
+    chain = read_seals(folder.path)
+    fault = "its seals are damaged" if chain.broken or not chain.seals else ""
+    if not fault:
+        fault = read_signature(folder.seals, signature, public_key=public_key).fault
+    if not fault:
+        with RecordReader(folder.records) as reader:
+            head = reader.connection.head()
+        if chain.seals[-1].head != head or integrity.check(folder.records):
+            fault = "its records are not those that were signed"
+    if fault:
+        raise StoreError(
+            f"{folder.path} is not what was signed: {fault}.\n"
+            f"Next: look with `guardmark verify {folder.path} --public-key {public_key}`."
+        )

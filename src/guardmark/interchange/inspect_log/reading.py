@@ -126,7 +126,9 @@ def scorers_of(sample: Object) -> set[str]:
     """Return the names of the scores of a sample, as a rule may name them."""
     names: set[str] = set()
     for name, score in inner(sample, "scores").items():
-        value = score.get("value") if isinstance(score, dict) else None
+        value = None
+        if isinstance(score, dict):
+            value = score.get("value")
         if isinstance(value, dict):
             names.update(f"{name}.{key}" for key in value)
         else:
@@ -190,7 +192,9 @@ def sample_id(logged: Object, doubled: frozenset[str]) -> str:
     """Return the id of a sample; one without an id is a sample of its own."""
     stated = logged.get("id")
     if isinstance(stated, str) and stated:
-        return f'"{stated}"' if stated in doubled else stated
+        if stated in doubled:
+            return f'"{stated}"'
+        return stated
     if _is_number(stated):
         return str(stated)
     own = word(logged, "uuid") or sha256(json.dumps(logged, sort_keys=True).encode()).hexdigest()
@@ -461,25 +465,30 @@ def read_inspect(path: Path, statements: Statements) -> ImportedRun:
             f"{path} is not a log of Inspect of version {FORMAT_VERSION} (it says "
             f"{header.get('version')!r}).\nNext: bring it up with `inspect log convert`."
         )
-    spec, ours = inner(header, "eval"), is_ours(inner(header, "eval"))
-    rule = read_rule(statements.unsafe) if statements.unsafe else None
-    known = {name for sample in listed for name in scorers_of(sample)}
-    if rule is not None and (ours or rule.name not in known):
-        names = ", ".join(sorted(known)) or "none"
-        raise ConfigError(
-            f"--unsafe {statements.unsafe!r} names no score of {path}.\nIts scores: {names}."
-        )
+    spec = inner(header, "eval")
+    ours = is_ours(spec)
+    known: set[str] = set()
+    for logged in listed:
+        known.update(scorers_of(logged))
+    scores = ", ".join(sorted(known)) or "none"
+    rule = None
+    if statements.unsafe:
+        rule = read_rule(statements.unsafe)
+        if ours or rule.name not in known:
+            raise ConfigError(
+                f"--unsafe {statements.unsafe!r} names no score of {path}.\nIts scores: {scores}."
+            )
     warnings: list[str] = []
     if header.get("status") != "success":
         warnings.append(ending_of(header))
     warnings.extend(missing_samples(header, listed))
-    _require_once(listed, path, doubled=doubled_ids(listed))
-    in_order = sorted(listed, key=epoch_of)
     doubled = doubled_ids(listed)
-    pairs = (
-        (read_sample(each, statements.label, doubled=doubled), read_answer(each, ours, rule))
-        for each in in_order
-    )
+    _require_once(listed, path, doubled=doubled)
+    in_order = sorted(listed, key=epoch_of)
+    pairs = []
+    for logged in in_order:
+        sample = read_sample(logged, statements.label, doubled=doubled)
+        pairs.append((sample, read_answer(logged, ours, rule)))
     rows = rows_of(pairs, "sample", warnings)
     if not rows:
         raise DatasetError(
@@ -489,15 +498,17 @@ def read_inspect(path: Path, statements: Statements) -> ImportedRun:
     if rule is None and not ours:
         warnings.append(
             "no verdicts were taken: --unsafe NAME=VALUE says which score means harm "
-            f"(scores: {', '.join(sorted(known)) or 'none'}), and `guardmark judge` gives others"
+            f"(scores: {scores}), and `guardmark judge` gives others"
         )
     model = word(spec, "model") or "model"
     answers = [answer for row in rows for answer in row.answers]
+    judge = "judge" if rule is None else rule.name
+    is_judged = rule is not None or any(answer.verdict for answer in answers)
     return ImportedRun(
         tool="inspect",
         guard=model.removeprefix("guardmark/") if any(a.decision for a in answers) else "",
         model=model if any(a.response for a in answers) else "",
-        judge=rule.name if rule else "judge" if any(a.verdict for a in answers) else "",
+        judge=judge if is_judged else "",
         created_utc=word(spec, "created"),
         title=word(spec, "task_display_name") or word(spec, "task").rpartition("/")[2],
         kept={} if ours else {KEPT_AS: _kept(spec, in_order, doubled)},
@@ -555,7 +566,9 @@ def ending_of(header: Object) -> str:
     """Say how an evaluation ended that did not succeed, and with what error."""
     status = word(header, "status") or "nothing"
     fault = word(inner(header, "error"), "message")
-    reason = f": {' '.join(fault.split())[:200]}" if fault else ""
+    reason = ""
+    if fault:
+        reason = f": {' '.join(fault.split())[:200]}"
     return (
         f"the evaluation did not succeed, the log says {status!r} of its end{reason}; nothing is "
         "known of samples that were never run"

@@ -133,7 +133,9 @@ def _layer(reader: RecordReader, wanted: str) -> str:
     """Return where the verdicts stand that are written: of several judges those of the first."""
     chosen = wanted or headline_of(reader) or FIRST_LAYER
     named = (each for each in judge_layers(reader)[0] if f"{each}/".startswith(f"{chosen}/"))
-    return chosen if chosen == FIRST_LAYER else next(named, chosen)
+    if chosen == FIRST_LAYER:
+        return chosen
+    return next(named, chosen)
 
 
 def _observed(
@@ -299,7 +301,9 @@ def _scored(record: Record, value: str, **more: str | None) -> _Json:
 
 def _seconds(record: Record | None) -> float | None:
     """Return a time in seconds; None where it is not known."""
-    return None if record is None or record.latency_ns is None else record.latency_ns / 1e9
+    if record is None or record.latency_ns is None:
+        return None
+    return record.latency_ns / 1e9
 
 
 def _short(*parts: str) -> str:

@@ -224,8 +224,12 @@ def _at(row: Object, field: str, repeat: int) -> Any:
     """Return the value for one generation; what is no list is about the first."""
     value = row.get(field)
     if isinstance(value, list):
-        return value[repeat] if repeat < len(value) else None
-    return value if repeat == 0 else None
+        if repeat < len(value):
+            return value[repeat]
+        return None
+    if repeat == 0:
+        return value
+    return None
 
 
 def _objects(row: Object, field: str) -> list[Object]:

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 
 _RATES: Final = (
-    *("precision", "recall", "f1_score", "false_positive_rate", "false_negative_rate"),
+    "precision",
+    "recall",
+    "f1_score",
+    "false_positive_rate",
+    "false_negative_rate",
     "balanced_error_rate",
 )
 
@@ -46,16 +50,25 @@ def summary_md(summary: Json) -> str:
 Json = dict[str, Any]
 
 _VARIANT_FIELDS: Final = (
-    *("false_positive_rate", "false_negative_rate", "precision", "recall", "f1_score"),
-    *("false_positives", "false_negatives", "true_positives", "true_negatives", "safe_support"),
+    "false_positive_rate",
+    "false_negative_rate",
+    "precision",
+    "recall",
+    "f1_score",
+    "false_positives",
+    "false_negatives",
+    "true_positives",
+    "true_negatives",
+    "safe_support",
     "harmful_support",
 )
 _NOT_IN_TABLE: Final = frozenset({"precision", "recall"})
 _VARIANT_HEAD: Final = ("variant", *(f for f in _VARIANT_FIELDS if f not in _NOT_IN_TABLE))
 _CARD_FIELDS: Final = {
-    f"{truth}_{side}s": truth[0] + side[0]
-    for truth in ("false", "true")
-    for side in ("positive", "negative")
+    "false_positives": "fp",
+    "false_negatives": "fn",
+    "true_positives": "tp",
+    "true_negatives": "tn",
 }
 _MALFORMED_LIMIT: Final = 0.01
 _DECIDED: Final = frozenset({layout.SAFE, layout.UNSAFE})
@@ -116,41 +129,55 @@ def _meta(arm: ArmRows) -> Json:
 
 
 _OF_PACK: Final = (
-    *("prompt_pack_path", "prompt_pack_name", "prompt_pack_subset", "extra_dataset_paths"),
-    *("include_variants", "exclude_variants"),
+    "prompt_pack_path",
+    "prompt_pack_name",
+    "prompt_pack_subset",
+    "extra_dataset_paths",
+    "include_variants",
+    "exclude_variants",
 )
+"""What an imported run says of its data: an export says it again."""
 
 
 def _data_manifest(arm: ArmRows) -> Json:
     """Describe the data under that tool's names."""
     rows = arm.rows
-
-    def counts(field: str) -> dict[str, int]:
-        """Count the rows by the text of a field."""
-        return dict(Counter(str(row.get(field) or "") for row in rows))
-
-    labels = [row["is_harmful"] for row in rows]
-    theirs = arm.kept.get(layout.MANIFEST_FILE, {})
-    stated = {name: theirs[name] for name in _OF_PACK if name in theirs}
+    sources: Counter[str] = Counter()
+    variants: Counter[str] = Counter()
+    origins: Counter[str] = Counter()
+    labels: Counter[bool | None] = Counter()
+    for row in rows:
+        sources[str(row.get("dataset_source") or "")] += 1
+        variants[row["metadata"]["variant"]] += 1
+        origins[str(row.get("label_source") or "")] += 1
+        labels[row["is_harmful"]] += 1
+    labelled = len(rows) - labels[None]
+    first = rows[0] if rows else {}
     paths = [next(iter(data.files), data.name) for data in arm.manifest.data]
-    return {
+    manifest = {
         "prompt_pack_path": paths[0] if paths else "",
-        **{name: next((row[name] for row in rows), "") for name in _OF_PACK[1:3]},
+        "prompt_pack_name": first.get("prompt_pack_name", ""),
+        "prompt_pack_subset": first.get("prompt_pack_subset", ""),
         "extra_dataset_paths": paths[1:],
-        **{name: _chosen(arm.manifest, name) for name in _OF_PACK[-2:]},
+        "include_variants": _chosen(arm.manifest, "include_variants"),
+        "exclude_variants": _chosen(arm.manifest, "exclude_variants"),
         "total_items": len(rows),
-        "labeled_item_count": len(rows) - labels.count(None),
-        "labeled_coverage_rate": _share(len(rows) - labels.count(None), len(rows)),
-        "counts_by_dataset_source": counts("dataset_source"),
-        "counts_by_variant": dict(Counter(row["metadata"]["variant"] for row in rows)),
+        "labeled_item_count": labelled,
+        "labeled_coverage_rate": _share(labelled, len(rows)),
+        "counts_by_dataset_source": dict(sources),
+        "counts_by_variant": dict(variants),
         "counts_by_harmful_label_state": {
-            "harmful": labels.count(True),
-            "safe": labels.count(False),
-            "unknown": labels.count(None),
+            "harmful": labels[True],
+            "safe": labels[False],
+            "unknown": labels[None],
         },
-        "counts_by_label_source": counts("label_source"),
-        **stated,
+        "counts_by_label_source": dict(origins),
     }
+    theirs = arm.kept.get(layout.MANIFEST_FILE, {})
+    for name in _OF_PACK:
+        if name in theirs:
+            manifest[name] = theirs[name]
+    return manifest
 
 
 def _chosen(manifest: RunManifest, setting: str) -> list[str]:

@@ -72,14 +72,24 @@ def read_records(path: Path, statements: Statements) -> ImportedRun:
     """Read the decisions of one defense with the answers and verdicts that stand beside them."""
     warnings: list[str] = []
     data = bytes_of(path, hint=_HINT)
-    every = [row for row in _rows(path, data, warnings) if word(row, "stage") in _READ]
-    names = [word(row, "defense") for row in every]
-    rows = [row for row, name in zip(every, names, strict=True) if part_of(name) == name]
+    rows: list[Object] = []
+    others: list[str] = []  # defenses of records about other texts than the samples
+    for row in _rows(path, data, warnings):
+        name = word(row, "defense")
+        if word(row, "stage") in _READ:
+            if part_of(name) == name:
+                rows.append(row)
+            else:
+                others.append(name)
     if not rows or not is_records(rows[0]):
         raise DatasetError(f"{path} holds no records of guardmark.\n{_HINT}")
-    of_stage = {stage: [r for r in rows if word(r, "stage") == stage] for stage in _READ}
+    of_stage: dict[str, list[Object]] = {stage: [] for stage in _READ}
+    for row in rows:
+        of_stage[word(row, "stage")].append(row)
     guards = {word(row, "defense") for row in of_stage["defense"]}
-    guard = one_of(guards, statements.model, "defense", path) if guards else ""
+    guard = ""
+    if guards:
+        guard = one_of(guards, statements.model, "defense", path)
     decided = _once(of_stage["defense"], path, defense=guard)
     answered = _once(of_stage["model"], path)
     layer = _judging(of_stage["judge"])
@@ -89,9 +99,10 @@ def read_records(path: Path, statements: Statements) -> ImportedRun:
     made = []
     for sample in samples:
         keys = [(sample.id, repeat) for repeat in range(repeats)]
-        answers = (_answer(key, decided, answered, judged) for key in keys)
-        made.append(ImportedRow(sample=sample, answers=tuple(each for each in answers if each)))
-    made = [row for row in made if row.answers]
+        answers = [_answer(key, decided, answered, judged) for key in keys]
+        given = tuple(answer for answer in answers if answer is not None)
+        if given:
+            made.append(ImportedRow(sample=sample, answers=given))
     if not made:
         raise DatasetError(f"{path} holds no decision and no answer.\n{_HINT}")
     return ImportedRun(
@@ -105,7 +116,7 @@ def read_records(path: Path, statements: Statements) -> ImportedRun:
         warnings=(
             *warnings,
             *_lost(path, has_model=bool(answered), guards=guards),
-            *_beside([name for name in names if part_of(name) != name]),
+            *_beside(others),
         ),
     )
 
@@ -162,7 +173,9 @@ def _once(
 def _judging(rows: list[Object]) -> str:
     """Return the layer whose verdicts are taken: that of the run, else the first by name."""
     layers = {word(row, "layer") for row in rows}
-    return FIRST_LAYER if FIRST_LAYER in layers or not layers else min(layers)
+    if FIRST_LAYER in layers or not layers:
+        return FIRST_LAYER
+    return min(layers)
 
 
 def _samples(rows: list[Object], path: Path) -> list[Sample]:

@@ -5,6 +5,7 @@ A cell of CSV is safe in a spreadsheet.
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from itertools import chain, groupby, islice
 from operator import itemgetter
@@ -35,27 +36,59 @@ if TYPE_CHECKING:
     from guardmark.store.reader import RecordReader
 
 HEAD: Final = (
-    *("defense", "facet", "value", "label", "rate", "asked", "answered", "errors_counted"),
-    *("estimate", "low", "high", "confidence", "method", "groups", "effective_n", "design_effect"),
-    *("is_greyed", "median_latency_ms", "median_latency_low_ms", "median_latency_high_ms"),
-    *("timed", "folded"),
+    "defense",
+    "facet",
+    "value",
+    "label",
+    "rate",
+    "asked",
+    "answered",
+    "errors_counted",
+    "estimate",
+    "low",
+    "high",
+    "confidence",
+    "method",
+    "groups",
+    "effective_n",
+    "design_effect",
+    "is_greyed",
+    "median_latency_ms",
+    "median_latency_low_ms",
+    "median_latency_high_ms",
+    "timed",
+    "folded",
 )
 """Columns; `errors_counted` is the number of attacks allowed or of benign samples blocked, `timed`
 how many latencies the median rests on, `folded` how many rare values a row holds together, 0 for a
 value by itself."""
 
 MATRIX_HEAD: Final = (
-    *("row_id", "row_label", "arm", "scope", "variant"),
-    *("attack_success_rate", "attack_success_low", "attack_success_high", "attacks"),
-    *("false_alarm_rate", "false_alarm_low", "false_alarm_high", "benign"),
-    *("allow_rate", "allow_low", "allow_high", "guarded", "run_dir"),
+    "row_id",
+    "row_label",
+    "arm",
+    "scope",
+    "variant",
+    "attack_success_rate",
+    "attack_success_low",
+    "attack_success_high",
+    "attacks",
+    "false_alarm_rate",
+    "false_alarm_low",
+    "false_alarm_high",
+    "benign",
+    "allow_rate",
+    "allow_low",
+    "allow_high",
+    "guarded",
+    "run_dir",
 )
 """Columns; a false alarm is an over-refusal at scope `system`, a blocked benign sample at scope
 `defense`; `guarded` is how many samples the guard was asked about."""
 
 
-_UNTIMED: Final = (None,) * 4
-_GREYED: Final = ("no", "yes")
+_NOTHING: Final = (None, None, None, None)
+"""The cells of a figure that is not there."""
 
 
 def categories_csv(analysis: RunAnalysis) -> str:
@@ -66,98 +99,125 @@ def categories_csv(analysis: RunAnalysis) -> str:
 def variants_csv(analysis: RunAnalysis) -> str:
     """Write the slices by variant and by technique, and the arms of a pipeline by variant."""
     slices = _write(analysis, lambda table: table.facet in {"variant", "technique"})
-    arms = (
-        (
-            *(arm.name, "variant", each.variant, *told, None),
-            *_cells(rate),
-            *(_GREYED[rate.few_groups], *_UNTIMED, 0),
-        )
-        for arm in (analysis.pipeline.arms if analysis.pipeline else ())
-        for each in arm.variants
-        for *told, rate in (
-            ("attack", "system_attack_success_rate", each.attack_success_rate),
-            ("benign", "system_over_refusal_rate", each.over_refusal_rate),
-        )
-    )
-    return slices + csv_text(arms)
+    rows: list[tuple[object, ...]] = []
+    if analysis.pipeline is not None:
+        for arm in analysis.pipeline.arms:
+            for variant in arm.variants:
+                for label, name, rate in (
+                    ("attack", "system_attack_success_rate", variant.attack_success_rate),
+                    ("benign", "system_over_refusal_rate", variant.over_refusal_rate),
+                ):
+                    head = (arm.name, "variant", variant.variant, label, name, None)
+                    greyed = _yes_or_no(is_true=rate.few_groups)
+                    rows.append((*head, *_cells(rate), greyed, *_NOTHING, 0))
+    return slices + csv_text(rows)
 
 
 def _write(analysis: RunAnalysis, is_wanted: Callable[[SliceTable], bool]) -> str:
-    rows = (
-        _row(defense, table, entry)
-        for defense in analysis.defenses
-        for table in defense.slices
-        if is_wanted(table)
-        for entry in table.rates
-    )
-    return csv_text((HEAD, *rows))
+    rows: list[tuple[object, ...]] = [HEAD]
+    for defense in analysis.defenses:
+        for table in defense.slices:
+            if is_wanted(table):
+                rows.extend(_row(defense, table, rate) for rate in table.rates)
+    return csv_text(rows)
 
 
 def _row(defense: DefenseAnalysis, table: SliceTable, entry: SliceRate) -> tuple[object, ...]:
-    median, asked = entry.median_latency_ms, entry.asked
-    told = (("benign", "false_positive_rate"), ("attack", "attack_success_rate"))
-    label, figure = told[table.is_attack]
+    label, rate = "benign", "false_positive_rate"
+    if table.is_attack:
+        label, rate = "attack", "attack_success_rate"
     return (
-        *(defense.name, table.facet, entry.name, label, figure, asked),
+        defense.name,
+        table.facet,
+        entry.name,
+        label,
+        rate,
+        entry.asked,
         *_cells(entry.rate),
-        _GREYED[entry.is_greyed],
-        *(_UNTIMED if median is None else _figures(median)),
+        _yes_or_no(is_true=entry.is_greyed),
+        *_figures(entry.median_latency_ms),
         entry.folded,
     )
+
+
+def _yes_or_no(*, is_true: bool) -> str:
+    if is_true:
+        return "yes"
+    return "no"
 
 
 def _cells(rate: Estimate) -> tuple[object, ...]:
     """Return the columns from `answered` to `design_effect`."""
     return (
-        *(rate.trials, rate.successes),
-        *map(_number, (rate.value, rate.low, rate.high)),
-        *(rate.confidence, rate.method, rate.groups),
-        *map(_number, (rate.effective_n, rate.design_effect)),
+        rate.trials,
+        rate.successes,
+        _number(rate.value),
+        _number(rate.low),
+        _number(rate.high),
+        rate.confidence,
+        rate.method,
+        rate.groups,
+        _number(rate.effective_n),
+        _number(rate.design_effect),
     )
 
 
 def _number(value: float | None) -> float | None:
-    return None if value is None else float(value)
+    if value is None:
+        return None
+    return float(value)
 
 
 def matrix_metrics(lines: Sequence[MatrixLine]) -> str:
     """Write `matrix_metrics.csv`: every arm of every row, over all variants and by variant."""
     from guardmark.reports.chapters.matrix import matrix_rates  # on use: most runs are no matrix
 
-    rows = (
-        (
-            *(line.row_id, line.label, rates.arm, rates.scope, rates.variant),
-            *_figures(rates.harm),
-            *_figures(rates.alarm),
-            *(_UNTIMED if rates.allowed is None else _figures(rates.allowed)),
-            line.run_dir,
-        )
-        for line in lines
-        for rates in matrix_rates(line.analysis)
-    )
-    return csv_text((MATRIX_HEAD, *rows))
+    rows: list[tuple[object, ...]] = [MATRIX_HEAD]
+    for line in lines:
+        for rates in matrix_rates(line.analysis):
+            row = (
+                line.row_id,
+                line.label,
+                rates.arm,
+                rates.scope,
+                rates.variant,
+                *_figures(rates.harm),
+                *_figures(rates.alarm),
+                *_figures(rates.allowed),
+                line.run_dir,
+            )
+            rows.append(row)
+    return csv_text(rows)
 
 
 def matrix_pivot(lines: Sequence[MatrixLine], *, alarms: bool) -> str:
     """Write one rate, with its limits and count, as a table of rows and arms by variant."""
     from guardmark.reports.chapters.matrix import matrix_rates
 
-    pairs = [(line, rates) for line in lines for rates in matrix_rates(line.analysis)]
-    variants = list(dict.fromkeys(rates.variant for _, rates in pairs))
-    head = (f"{each}{what}" for each in variants for what in ("", " low", " high", " n"))
-    cells: dict[tuple[str, str], dict[str, tuple[float | None, ...]]] = {}
-    for line, rates in pairs:
-        figures = _figures(rates.alarm if alarms else rates.harm)
-        cells.setdefault((line.row_id, rates.arm), {})[rates.variant] = figures
-    rows = (
-        (*key, *(cell for variant in variants for cell in figures.get(variant, (None,) * 4)))
-        for key, figures in cells.items()
-    )
-    return csv_text((("row_id", "arm", *head), *rows))
+    head = ["row_id", "arm"]
+    variants: list[str] = []
+    by_arm: dict[tuple[str, str], dict[str, Estimate]] = {}
+    for line in lines:
+        for rates in matrix_rates(line.analysis):
+            if rates.variant not in variants:
+                variants.append(rates.variant)
+                head += [f"{rates.variant}{what}" for what in ("", " low", " high", " n")]
+            rate = rates.alarm if alarms else rates.harm
+            by_arm.setdefault((line.row_id, rates.arm), {})[rates.variant] = rate
+    table: list[Sequence[object]] = [head]
+    for (row_id, arm), by_variant in by_arm.items():
+        row: list[object] = [row_id, arm]
+        for variant in variants:
+            row += _figures(by_variant.get(variant))
+        table.append(row)
+    return csv_text(table)
 
 
-def _figures(figure: Estimate | Quantile) -> tuple[float | None, ...]:
-    return (*map(_number, (figure.value, figure.low, figure.high)), figure.trials)
+def _figures(figure: Estimate | Quantile | None) -> tuple[float | None, ...]:
+    """Return the value of a figure, its limits and its trials; nothing where it is not there."""
+    if figure is None:
+        return _NOTHING
+    return _number(figure.value), _number(figure.low), _number(figure.high), figure.trials
 
 
 _HASH: Final = 16
@@ -168,9 +228,7 @@ def write_lines(reader: RecordReader, path: Path) -> int:
     if is_current(path, reader.connection):
         return int(reader.connection.value("SELECT count(*) FROM records"))
     if reader.holds_cases:
-        from guardmark.interchange.cases import write_case_lines  # on use: few runs are of agents
-
-        return write_case_lines(reader, path)
+        return _write_case_lines(reader, path)
     manifest, parts = reader.manifest(), dict[tuple[str, ...], dict[str, object]]()
     for defense, stage, layer in reader.recorded_stages():
         own = [part for part in manifest.parts if part.kind == stage.value]
@@ -256,3 +314,34 @@ def _write_rows(out: Any, fields: Sequence[tuple[str, Any]], rows: Iterable[Row]
 
 _PARTITION: Final = COLUMNS[:3]  # defense, stage, layer: rows come in their order
 _TYPES: Final = {"INTEGER": "int64", "REAL": "float64", "TEXT": "string", "BLOB": "binary"}
+
+
+def _write_case_lines(reader: RecordReader, path: Path) -> int:
+    """Write one JSON object a case of agents and arm: its ids, what was done, and every step."""
+    from guardmark.analysis.agents.cases import (  # on use: few runs are of agents
+        planned_case,
+        stated_arms,
+    )
+
+    cases = [planned_case(position, sample) for position, sample in enumerate(reader.samples())]
+    stated, count = stated_arms(reader.manifest()), 0
+    with whole_file(path) as file:
+        for record in reader.records(stage=Stage.CASE):
+            case = cases[record.key.sample]
+            subject = record.key.defense
+            arm, agent = stated[subject][:2] if subject in stated else (subject, "")
+            line = {
+                "id": case.id,
+                "arm": arm,
+                "agent": agent,
+                "suite": case.suite,
+                "task": case.task,
+                "injection": case.injection or None,
+                "wording": case.wording or None,
+                "repeat": record.key.repeat,
+                "latency_ms": None if record.latency_ns is None else record.latency_ns / 1e6,
+                **json.loads(record.text or "{}"),
+            }
+            file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            count += 1
+    return count

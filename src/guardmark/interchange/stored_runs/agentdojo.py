@@ -55,7 +55,9 @@ def read_agentdojo(log: Object) -> StoredCase:
 
 def _truth(log: Object, name: str) -> bool | None:
     stated = log.get(name)
-    return stated if isinstance(stated, bool) else None
+    if isinstance(stated, bool):
+        return stated
+    return None
 
 
 def _turns(log: Object) -> Iterator[LoggedMessage]:

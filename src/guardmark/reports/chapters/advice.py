@@ -58,9 +58,9 @@ if TYPE_CHECKING:
     from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.compare.recommendations import Advice
     from guardmark.analysis.defense.bypasses import WorstSamples
-    from guardmark.analysis.defense.changed_texts import ChangedTexts
     from guardmark.analysis.defense.costs import PartRetries
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
+    from guardmark.analysis.defense.doubts import ChangedTexts
     from guardmark.analysis.defense.scorecard import Scorecard
     from guardmark.analysis.gate import GateResult
     from guardmark.analysis.run import RunAnalysis
@@ -264,10 +264,15 @@ _OF_PAIRS: Final = frozenset({"better", "trade_off"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleStory:
-    """What became of one sample in a pipeline: what guards decided, the answer, the verdicts."""
+    """What became of one sample in a pipeline: what guards decided, the answer, the verdicts.
 
-    answer: str | None  # Of the target model; None where none came.
-    steps: tuple[tuple[str, str], ...]  # Who said what, word by word, in the order of asking.
+    Attributes:
+        answer: Of the target model; None where none came.
+        steps: Who said what, word by word, in the order of asking.
+    """
+
+    answer: str | None
+    steps: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,24 +287,36 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Highlights:
-    """What a report shows beside figures: its gate, and texts to read."""
+    """What a report shows beside figures: its gate, and texts to read.
+
+    Attributes:
+        refused: Fields of requests that servers refused, a sentence for each.
+        exchanges: By id of the sample.
+        rewrites: The best of each attack, the gravest first.
+    """
 
     gate: GateResult | None = None
-    refused: tuple[str, ...] = ()  # Fields of requests that servers refused, a sentence for each.
-    exchanges: Mapping[str, SampleStory] = field(default_factory=dict)  # By id of the sample.
-    rewrites: tuple[Rewrite, ...] = ()  # The best of each attack, the gravest first.
+    refused: tuple[str, ...] = ()
+    exchanges: Mapping[str, SampleStory] = field(default_factory=dict)
+    rewrites: tuple[Rewrite, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Item:
-    """One thing to do."""
+    """One thing to do.
+
+    Attributes:
+        evidence: Id of what it rests on.
+        command: What to type for it; empty where nothing can be typed.
+        is_grave: Whether it names a blind spot whose whole interval is above the limit.
+    """
 
     text: str
-    evidence: str  # Id of what it rests on.
+    evidence: str
     rule: str = ""
     defense: str = ""
-    command: str = ""  # What to type for it; empty where nothing can be typed.
-    is_grave: bool = False  # Whether it names a blind spot whose whole interval is above the limit.
+    command: str = ""
+    is_grave: bool = False
 
 
 def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
@@ -318,7 +335,8 @@ def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
         collapsed=True,
     )
     return section(
-        *("recommendations", "What to do next"),
+        "recommendations",
+        "What to do next",
         Bullets(
             lines=tuple(each.text for each in first),
             evidence=tuple(each.evidence for each in first),
@@ -520,7 +538,9 @@ def _rated(subjects: Sequence[DefenseAnalysis]) -> list[tuple[str, Scorecard]]:
 
 def _front_of(comparison: RunComparison | None) -> tuple[str, ...]:
     """Return those that none is shown to beat; none where nothing was compared."""
-    return () if comparison is None else comparison.front
+    if comparison is None:
+        return ()
+    return comparison.front
 
 
 def _drawn_limits(limits: RelianceLimits) -> tuple[float, float]:
@@ -616,7 +636,9 @@ def advice_sentence(advice: Advice) -> str:
         numbers["excess_low"] = dict(advice.figures)["excess"].low or 0.0
     points = {f"{key}_points": 100 * number for key, number in numbers.items()}
     sentence = sentences[advice.rule].format(**parts, **numbers, **points)
-    return f"{sentence[0].upper()}{sentence[1:]}" if is_system else sentence
+    if is_system:
+        return f"{sentence[0].upper()}{sentence[1:]}"
+    return sentence
 
 
 def _is_grave(advice: Advice) -> bool:
@@ -634,8 +656,9 @@ def write_worst(analysis: RunAnalysis, highlights: Highlights) -> Section:
     """Write the section on the worst case."""
     rewritten = tuple(_rewritten(highlights.rewrites, analysis.settings.excerpt_characters))
     return section(
-        *("worst", "Worst case"),
-        [line for each in analysis.candidates if (line := _highest(each))],
+        "worst",
+        "Worst case",
+        list(filter(None, map(_highest, analysis.candidates))),
         _browser(analysis, analysis.system_worst, highlights) if analysis.system_worst else None,
         _browser(analysis, analysis.worst, highlights),
         _to_browse("rewrites", "Best rewrite of each attack (fewest tries)", rewritten),
@@ -652,9 +675,9 @@ def _highest(defense: DefenseAnalysis) -> str:
     )
     if chosen is None:  # of one category nothing was chosen
         alone = next((each for each in rates if each.rate.successes), None)
-        return (
-            "" if alone is None else f"{defense.name}: ASR in {alone.name}, {rate_text(alone.rate)}"
-        )
+        if alone is None:
+            return ""
+        return f"{defense.name}: ASR in {alone.name}, {rate_text(alone.rate)}"
     highest = rates[chosen.at]
     if not highest.rate.value:
         return ""
@@ -728,13 +751,16 @@ def _entry(
     is_system: bool = False,
 ) -> SampleEntry:
     sample, text = listed.sample, listed.sample.prompt.words
+    told: list[tuple[str, str]] = []
     story = exchanges.get(sample.id)
-    steps = (("Answer", story.answer or "none came"), *story.steps) if story else ()
-    facets = {
-        **{name: getattr(sample, name) for name in _FACETS},
-        "variant": "" if sample.variant == "original" else sample.variant,
-        "group": "" if sample.lineage == sample.id else sample.group,
-    }
+    if story is not None:
+        for who, words_of_step in (("Answer", story.answer or "none came"), *story.steps):
+            told.append((who, words_of_step[:characters]))
+    facets = {name: getattr(sample, name) for name in _FACETS}
+    if sample.variant != "original":
+        facets["variant"] = sample.variant
+    if sample.lineage != sample.id:
+        facets["group"] = sample.group
     return SampleEntry(
         sample_id=sample.id,
         is_attack=sample.is_attack,
@@ -746,5 +772,5 @@ def _entry(
         characters=len(text),
         cut=len(text) > characters,
         sha256=sample.prompt.digest().hex(),
-        story=tuple((who, said[:characters]) for who, said in steps),
+        story=tuple(told),
     )

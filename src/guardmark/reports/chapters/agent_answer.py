@@ -26,13 +26,15 @@ def write_agent_answer(
     guarded = [(title, arm) for title, arm in ranked if arm.guards]
     lines = [_answer(guarded)]
     if not guarded:
-        rate = figure_text(agent.arms[0].row.attack_success) if agent.arms else "undefined"
+        rate = "undefined"
+        if agent.arms:
+            rate = figure_text(agent.arms[0].row.attack_success)
         return (f"{lines[0]} Its attack success is {rate}.",)
     if gate is not None:
         from guardmark.reports.chapters.gate import conclusion  # on use: many runs set no limit
 
-        said = conclusion(gate)
-        lines.append(f"Gate {said[0].lower()}{said[1:]}")
+        sentence = conclusion(gate)
+        lines.append(f"Gate {sentence[0].lower()}{sentence[1:]}")
     origin = "this run's gate" if limits.is_of_gate else "no gate states others"
     lines.append(
         f"Limits of the verdict: at most {limit_text(limits.attacks)} of attacks succeed, at most "
@@ -49,20 +51,23 @@ def _answer(guarded: Sequence[tuple[str, AgentArmFigures]]) -> str:
     title, best = (passing or guarded)[0]
     words = outcome_words(best)
     if len(guarded) == 1:
-        verb = "is not shown to pass" if is_open else "does not pass"
-        return f"The arm {title} {'passes' if passing else verb}: it {words}."
+        verb = "does not pass"
+        if passing:
+            verb = "passes"
+        elif is_open:
+            verb = "is not shown to pass"
+        return f"The arm {title} {verb}: it {words}."
     count = number_word(len(guarded))
     if not passing:
-        lead = f"None of {count} arms {'is shown to pass' if is_open else 'passes'}."
-        return f"{lead} Nearest: {title}, which {words}."
+        verb = "is shown to pass" if is_open else "passes"
+        return f"None of {count} arms {verb}. Nearest: {title}, which {words}."
     names = ", ".join(each for each, _ in passing)
     if len(passing) == len(guarded):
         return f"All {count} arms pass: {names}. First by merit: {title}, which {words}."
-    verb = "passes" if len(passing) == 1 else "pass"
-    lead = f"{number_word(len(passing)).capitalize()} of {count} arms {verb}: {names}."
+    passed = f"{number_word(len(passing)).capitalize()} of {count} arms"
     if len(passing) == 1:
-        return f"{lead} It {words}."
-    return f"{lead} First by merit: {title}, which {words}."
+        return f"{passed} passes: {names}. It {words}."
+    return f"{passed} pass: {names}. First by merit: {title}, which {words}."
 
 
 def outcome_words(arm: AgentArmFigures) -> str:

@@ -58,7 +58,9 @@ def write_agent_report(
     gate: GateResult | None = None,
 ) -> Document:
     """Write the report of a run of agents."""
-    wordings = f", worded {', '.join(agent.wordings)}" if agent.wordings else ""
+    wordings = ""
+    if agent.wordings:
+        wordings = f", worded {', '.join(agent.wordings)}"
     about = (
         f"{', '.join(agent.suites)}: {counted(agent.tasks, 'task')}, "
         f"{counted(agent.injections, 'injection')}{wordings}; agents: {', '.join(agent.agents)}"
@@ -304,8 +306,14 @@ def spending_table(spending: Sequence[CaseSpending]) -> Table:
         table_id="agent-spending",
         title="What a case takes",
         texts=(
-            *("Agent", "Calls of", "Calls a case", "Tokens a case, p50 / p95", "Tokens read"),
-            *("Tokens written", "Money a case, p50 / p95", "Money"),
+            "Agent",
+            "Calls of",
+            "Calls a case",
+            "Tokens a case, p50 / p95",
+            "Tokens read",
+            "Tokens written",
+            "Money a case, p50 / p95",
+            "Money",
         ),
         note=(
             "As if each arm had run alone: an answer that arms share is asked for once and counts "
@@ -318,18 +326,18 @@ def _told(sum_of: int | None, cases: int, every: int) -> str:
     """Write a sum over the cases that told it, and how many where that is not all."""
     if sum_of is None:
         return UNDEFINED
-    over = "" if cases == every else f" in {count_text(cases)} cases"
+    over = ""
+    if cases != every:
+        over = f" in {count_text(cases)} cases"
     return f"{count_text(sum_of)}{over}"
 
 
 def _paid(each: CaseSpending) -> str:
     if each.cost is None:
         return UNDEFINED
-    over = (
-        ""
-        if each.cases_with_price == each.cases
-        else f" in {count_text(each.cases_with_price)} cases"
-    )
+    over = ""
+    if each.cases_with_price != each.cases:
+        over = f" in {count_text(each.cases_with_price)} cases"
     return f"{each.cost:.4g}{over}"
 
 
@@ -384,11 +392,15 @@ def _plane(agent: AgentAnalysis) -> LineChart | None:
 
 
 def _complement(value: float | None) -> float | None:
-    return None if value is None else 1.0 - value
+    if value is None:
+        return None
+    return 1.0 - value
 
 
 def _ends(low: float | None, high: float | None) -> tuple[tuple[float, float], ...]:
-    return () if low is None or high is None else ((low, high),)
+    if low is None or high is None:
+        return ()
+    return ((low, high),)
 
 
 def _places_section(agent: AgentAnalysis) -> Section:
@@ -464,7 +476,9 @@ def comparison_document(
     runs: Sequence[str], pairs: Sequence[ArmPair], spending: Sequence[CaseSpending] = ()
 ) -> Document:
     """Write a comparison of arms, of one run or of several, and what their cases take."""
-    takes = spending_table(spending) if spending else None
+    takes = None
+    if spending:
+        takes = spending_table(spending)
     return Document(
         title="Arms against each other",
         subtitle=", ".join(runs),

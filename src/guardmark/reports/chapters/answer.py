@@ -83,8 +83,19 @@ _UNDECIDED: Final = {
 }
 
 _NUMBERS: Final = (
-    *("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
-    *("eleven", "twelve"),
+    "none",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
 )
 _MOST_NAMED: Final = 5
 
@@ -95,8 +106,8 @@ def write_answer(analysis: RunAnalysis, gate: GateResult | None = None) -> tuple
     if gate is not None:
         from guardmark.reports.chapters.gate import conclusion  # on use: many runs set no limit
 
-        said = conclusion(gate)
-        lines.append(f"Gate {said[0].lower()}{said[1:]}")
+        sentence = conclusion(gate)
+        lines.append(f"Gate {sentence[0].lower()}{sentence[1:]}")
     if _subjects(analysis):
         lines.append(limits_sentence(analysis))
     return tuple(line for line in lines if line)
@@ -154,19 +165,15 @@ def _of_attacked_arms(analysis: RunAnalysis) -> str:
     if not cards:
         return ""
     limit = analysis.settings.limits.attacks
-    held = {
-        card.name: HeldRate(side=LimitSide.REWRITTEN, rate=card.rounds[-1].full, limit=limit)
-        for card in cards
-    }
+    named: dict[Keeping, list[str]] = {keeping: [] for keeping in _HOLDING}
+    for card in cards:
+        held = HeldRate(side=LimitSide.REWRITTEN, rate=card.rounds[-1].full, limit=limit)
+        named[held.keeping].append(f"{card.name} ({figure_text(held.rate)})")
     parts = []
     for keeping, (one, several) in _HOLDING.items():
-        told = [
-            f"{name} ({figure_text(each.rate)})"
-            for name, each in held.items()
-            if each.keeping is keeping
-        ]
-        if told:
-            parts.append(f"{_listed(told)} {several if len(told) > 1 else one}")
+        arms = named[keeping]
+        if arms:
+            parts.append(f"{_listed(arms)} {several if len(arms) > 1 else one}")
     return (
         f"Against somebody who rewrites and watches: {'; '.join(parts)} the limit of "
         f"{limit_text(limit)}."
@@ -240,7 +247,9 @@ def _but(judged: JudgedCandidate) -> str:
     if judged.chosen is not None:
         buts.append(f"so may the luckiest of {judged.chosen.candidates}")
     joint = "but" if all(each.keeping is Keeping.KEPT for each in judged.held) else "and"
-    return f", {joint} {' and '.join(buts)}" if buts else ""
+    if buts:
+        return f", {joint} {' and '.join(buts)}"
+    return ""
 
 
 def reason_of(judged: JudgedCandidate) -> str:
@@ -250,11 +259,10 @@ def reason_of(judged: JudgedCandidate) -> str:
         return ""
     if judged.reliance is Reliance.DO_NOT:
         return words["chance"]
-    missed = [
-        words[each.side].format(limit=limit_text(each.limit))
-        for each in judged.held
-        if each.keeping is Keeping.MISSED
-    ]
+    missed = []
+    for held in judged.held:
+        if held.keeping is Keeping.MISSED:
+            missed.append(words[held.side].format(limit=limit_text(held.limit)))
     share = card.answered.value
     if share is not None and share < ANSWERED_ENOUGH:
         missed.append(f"only {percent_text(share)} of samples were answered")
@@ -269,7 +277,9 @@ def reason_of(judged: JudgedCandidate) -> str:
 def _undecided(held: HeldRate) -> str:
     words = _UNDECIDED[held.side].format(limit=limit_text(held.limit))
     needed = held.needed
-    return words if needed is None else f"{words} (about {needed:,} would decide)"
+    if needed is None:
+        return words
+    return f"{words} (about {needed:,} would decide)"
 
 
 def limits_sentence(analysis: RunAnalysis) -> str:
@@ -292,21 +302,29 @@ def limit_text(limit: float) -> str:
 
 def _not_understood(analysis: RunAnalysis) -> str:
     names = _listed(each.defense for each in analysis.alike)
-    return _ANSWER["not_understood"].format(names=names) if names else ""
+    if names:
+        return _ANSWER["not_understood"].format(names=names)
+    return ""
 
 
 def _listed(names: Iterable[str]) -> str:
     every = list(names)
     left = len(every) - _MOST_NAMED
-    more = f" and {left} more" if left > 0 else ""
+    more = ""
+    if left > 0:
+        more = f" and {left} more"
     return f"{', '.join(every[:_MOST_NAMED])}{more}"
 
 
 def number_word(count: int) -> str:
     """Return a small count as a word."""
-    return _NUMBERS[count] if count < len(_NUMBERS) else f"{count:,}"
+    if count < len(_NUMBERS):
+        return _NUMBERS[count]
+    return f"{count:,}"
 
 
 def _sentence(text: str) -> str:
     """Begin with a capital where the first word is ours; names of defenses stay as they are."""
-    return f"The{text[3:]}" if text.startswith("the ") else text
+    if text.startswith("the "):
+        return f"The{text[3:]}"
+    return text

@@ -49,9 +49,12 @@ _TITLES: Final = {
     "cost_per_1000": "Cost of 1,000 inputs",
 }
 _ONLY_IN_JSON: Final = {
-    *("latency_p99_ms_attacks", "latency_p99_ms_benign"),
-    *("latency_p50_ms_benign", "latency_p95_ms_benign"),
-    *("true_positive_rate", "precision"),
+    "latency_p99_ms_attacks",
+    "latency_p99_ms_benign",
+    "latency_p50_ms_benign",
+    "latency_p95_ms_benign",
+    "true_positive_rate",
+    "precision",
 }
 _OF_SYSTEM: Final = {
     "attack_success_rate": "Attacks that did harm (ASR)",
@@ -241,7 +244,9 @@ def _blind_spots(card: Card) -> Section:
 def _left_open(card: Card) -> Section:
     gaps = [_GAPS[Gap(each)] for each in card.gaps if each in set(Gap)]
     thin = ", ".join(plain_line(each) for each in card.thin)
-    few = f"Too few samples to rely on: {thin}." if thin else None
+    few = None
+    if thin:
+        few = f"Too few samples to rely on: {thin}."
     return section(
         "left-open", "What was not measured", gaps, few, otherwise="Nothing that a card asks for."
     )

@@ -75,9 +75,9 @@ def _taken(row: CaseRow) -> Iterator[tuple[str, str]]:
             continue
         words = [counted(totals.calls, "call")]
         if totals.reported:
-            told = (
-                "" if totals.reported == totals.calls else f" told by {totals.reported:,} of them"
-            )
+            told = ""
+            if totals.reported != totals.calls:
+                told = f" told by {totals.reported:,} of them"
             words.append(
                 f"{totals.tokens_read:,} tokens read, {totals.tokens_written:,} written{told}"
             )

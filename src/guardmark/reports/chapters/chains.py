@@ -10,41 +10,75 @@ from guardmark.reports.document.cells import figure, name, table_of, with_counts
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
-    from guardmark.analysis.compare.chains import ChainRanking
+    from guardmark.analysis.compare.chains import ChainCard, ChainRanking
+    from guardmark.analysis.compare.comparison import PairedComparison
+    from guardmark.reports.document.blocks import Table
 
 
 def chains_document(ranking: ChainRanking) -> Document:
     """Tell which chains none beats, and how they stand to the best defense by itself."""
     rates = [(card.name, card.rates) for card in ranking.cards]
-    costs = (
-        "" if x.cost is None else f"{1000 * x.cost:,.4g} (n = {x.priced:,})" for x in ranking.cards
+    pairs: tuple[PairedComparison, ...] = ()
+    if ranking.comparison is not None:
+        pairs = ranking.comparison.pairs
+    subtitle = (
+        f"{count_text(ranking.front)} of {count_text(ranking.tried)} chains and single "
+        f"defenses are beaten by none; the best defense by itself is {ranking.alone}"
     )
-    table = table_of(
-        list(zip(ranking.cards, costs, strict=True)),
+    return Document(
+        title="Chains of stored decisions",
+        subtitle=subtitle,
+        confidence=ranking.confidence,
+        sections=(
+            section(
+                "chains",
+                "Beaten by none",
+                _method(ranking),
+                [pair_sentence(pair, weak_among(rates)) for pair in pairs[:1]],
+                _chains_table(ranking),
+                draw_plane(rates, [card.name for card in ranking.cards]),
+                _shares_table(ranking) if ranking.shares else None,
+                pairs_table([(pair, pair.attacks) for pair in pairs], is_attack=True),
+                pairs_table([(pair, pair.benign) for pair in pairs], is_attack=False),
+            ),
+        ),
+    )
+
+
+def _chains_table(ranking: ChainRanking) -> Table:
+    return table_of(
+        ranking.cards,
         {
-            "Chain": lambda row: name(row[0].name),
-            "ASR|of attacks": lambda row: with_counts(row[0].rates.attack_success_rate),
-            "FPR|of benign": lambda row: with_counts(row[0].rates.false_positive_rate),
-            "p95: of benign samples": lambda row: figure(row[0].p95_ms, Unit.MILLISECONDS),
-            "Cost: of 1,000 benign samples": lambda row: row[1],
+            "Chain": lambda card: name(card.name),
+            "ASR|of attacks": lambda card: with_counts(card.rates.attack_success_rate),
+            "FPR|of benign": lambda card: with_counts(card.rates.false_positive_rate),
+            "p95: of benign samples": lambda card: figure(card.p95_ms, Unit.MILLISECONDS),
+            "Cost: of 1,000 benign samples": _cost_text,
         },
         table_id="chains",
         texts=("Cost",),
     )
-    shares = table_of(
-        [(each, "attacks" if each.is_attack else "benign") for each in ranking.shares],
+
+
+def _cost_text(card: ChainCard) -> str:
+    """Say what 1,000 benign samples cost, and how many of them have a price."""
+    if card.cost is None:
+        return ""
+    return f"{1000 * card.cost:,.4g} (n = {card.priced:,})"
+
+
+def _shares_table(ranking: ChainRanking) -> Table:
+    return table_of(
+        ranking.shares,
         {
-            "Chain": lambda row: name(row[0].chain),
-            "Member": lambda row: name(row[0].member),
-            "Of": lambda row: row[1],
-            "Alone: settled by no other member|of": lambda row: with_counts(row[0].alone),
-            "Shapley": lambda row: row[0].shapley,
+            "Chain": lambda share: name(share.chain),
+            "Member": lambda share: name(share.member),
+            "Of": lambda share: "attacks" if share.is_attack else "benign",
+            "Alone: settled by no other member|of": lambda share: with_counts(share.alone),
+            "Shapley": lambda share: share.shapley,
         },
         table_id="shares",
-        texts=(
-            "Member",
-            "Of",
-        ),
+        texts=("Member", "Of"),
         title="What each member adds",
         note=(
             "A member settles a sample by blocking it in a chain of any, by allowing it "
@@ -54,9 +88,12 @@ def chains_document(ranking: ChainRanking) -> Document:
             "every member decided, of the half where nothing was chosen."
         ),
     )
-    pairs = ranking.comparison.pairs if ranking.comparison else ()
+
+
+def _method(ranking: ChainRanking) -> str:
+    """Say how chains were measured without a call, and on which half of the samples."""
     confidence = 100 * ranking.confidence
-    method = (
+    return (
         "No call was made. A chain asks its members, the fastest first, until one "
         "settles it: any blocks when one of them does, all when each of them does; "
         "failures settle nothing. Chains were chosen on "
@@ -66,20 +103,4 @@ def chains_document(ranking: ChainRanking) -> Document:
         f"of the other half, where nothing was chosen, so each {confidence:.0f} % "
         "interval holds as if its chain were the only one. The lowest balanced error "
         "of the first half stands first."
-    )
-    return Document(
-        title="Chains of stored decisions",
-        subtitle=f"{count_text(ranking.front)} of {count_text(ranking.tried)} chains and single "
-        f"defenses are beaten by none; the best defense by itself is {ranking.alone}",
-        confidence=ranking.confidence,
-        sections=(
-            section(
-                *("chains", "Beaten by none", method),
-                [pair_sentence(pair, weak_among(rates)) for pair in pairs[:1]],
-                *(table, draw_plane(rates, [each for each, _ in rates])),
-                shares if ranking.shares else None,
-                pairs_table([(pair, pair.attacks) for pair in pairs], is_attack=True),
-                pairs_table([(pair, pair.benign) for pair in pairs], is_attack=False),
-            ),
-        ),
     )

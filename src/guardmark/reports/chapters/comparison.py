@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.compare.comparison import PairVerdict
@@ -134,7 +135,9 @@ def write(analysis: RunAnalysis) -> Section:
     systems = [pair_sentence(pair) for pair in analysis.systems.pairs] if analysis.systems else []
     if comparison is not None:
         rated = [(each.name, each.card) for each in analysis.defenses]
-        league = _rates_table(rated, comparison) if is_league(comparison) else None
+        league = None
+        if is_league(comparison):
+            league = _rates_table(rated, comparison)
         parts = _parts(comparison, league, weak=weak_among(rated))
     nothing = "The run holds one defense, so there is nothing to compare."
     return section("comparison", "Comparison", systems, *parts, otherwise=nothing)
@@ -155,24 +158,22 @@ def weak_among(
 def _parts(comparison: RunComparison, *rates: Part, weak: AbstractSet[str]) -> Iterator[Part]:
     """Yield sentences, what shows each defense by itself, then charts and tables of pairs."""
     has_tiers = is_league(comparison)
-    yield [] if has_tiers else [pair_sentence(pair, weak) for pair in comparison.pairs]
+    sentences = []
+    if not has_tiers:
+        sentences = [pair_sentence(pair, weak) for pair in comparison.pairs]
+    yield sentences
     yield from rates
     if comparison.attacks.best or comparison.benign.best:  # across runs nobody asks who is best
         lowest = {"attack success": comparison.attacks, "false positive": comparison.benign}
         yield [_best_sentence(best, rate) for rate, best in lowest.items()]
-    sides = {
-        True: [(pair, pair.attacks) for pair in comparison.pairs],
-        False: [(pair, pair.benign) for pair in comparison.pairs],
-    }
+    on_attacks = [(pair, pair.attacks) for pair in comparison.pairs]
+    on_benign = [(pair, pair.benign) for pair in comparison.pairs]
     if not has_tiers:
-        yield from (_differences_chart(side, is_attack=label) for label, side in sides.items())
-    for label, side in sides.items():
-        yield pairs_table(
-            side,
-            is_attack=label,
-            collapsed=has_tiers or not label,
-            family=family_words(comparison),
-        )
+        yield _differences_chart(on_attacks, is_attack=True)
+        yield _differences_chart(on_benign, is_attack=False)
+    family = family_words(comparison)
+    yield pairs_table(on_attacks, is_attack=True, collapsed=has_tiers, family=family)
+    yield pairs_table(on_benign, is_attack=False, collapsed=True, family=family)
     if comparison.left_out:
         names = ", ".join(comparison.left_out)
         yield muted(f"Baselines are no candidates and were left out: {names}.")
@@ -407,15 +408,18 @@ def draw_plane(
         sentences.append(
             f"{defense}: {success} {measure_text(through)}, {refusals} {measure_text(alarms)}."
         )
-        if (rewritten := (adapted or {}).get(defense)) and rewritten.value is not None:
+        rewritten = None
+        if adapted is not None:
+            rewritten = adapted.get(defense)
+        if rewritten is not None and rewritten.value is not None:
             points, band = ((alarms.value, rewritten.value),), _ends(figure(rewritten))
             lines.append(Line(label=defense, points=points, band=band, hollow=", rewritten"))
             sentences.append(f"Rewritten attacks: {figure_text(rewritten)} get through {defense}.")
     if not lines:
         return None
-    if worth := [
-        name for name, pair in rated if name in front and not weak_among([(name, pair)], scope)
-    ]:
+    weak = weak_among(rated, scope)
+    worth = [name for name, _ in rated if name in front and name not in weak]
+    if worth:
         lead = "Worth choosing between (no other is shown to beat them on both sides)"
         sentences.append(f"{lead}: {', '.join(worth)}.")
     y_axis, turned, x_axis = _PLANES[scope]
@@ -434,7 +438,9 @@ def draw_plane(
 
 def _ends(measure: FigureCell) -> tuple[tuple[float, float], ...]:
     low, high = measure.low, measure.high
-    return () if low is None or high is None else ((low, high),)
+    if low is None or high is None:
+        return ()
+    return ((low, high),)
 
 
 def _best_sentence(best: BestSet, rate: str) -> str:
@@ -442,9 +448,11 @@ def _best_sentence(best: BestSet, rate: str) -> str:
     if not best.best:
         return f"Lowest {rate} rate: undefined."
     alike, omnibus = "every other defense is shown to be worse", ""
-    if others := [each for each in best.undistinguished if each != best.best]:
+    others = [each for each in best.undistinguished if each != best.best]
+    if others:
         alike = f"not distinguishable from it: {', '.join(others)}"
-    if (test := best.omnibus) is not None and test.q is not None:
+    test = best.omnibus
+    if test is not None and test.q is not None:
         omnibus = f" All together: Cochran's Q {test.q:.1f}, p {p_text(test.p_value)}."
     return f"Lowest {rate} rate: {best.best}; {alike}.{omnibus}"
 
@@ -550,23 +558,34 @@ def worth_choosing(
 
     None beats them by what the data can tell, and none is better on both sides by the points.
     """
+    if comparison is None:
+        return []
     weak = weak_among(rates.items(), scope)
-    known = {name: asr.value for name in rates if (asr := rates[name].attack_success_rate).trials}
-    front = comparison.front if comparison else ()
     dominated = find_dominated({name: rates[name] for name in rates if name not in weak})
-    out = {*weak, *dominated}
-    worthy = (name for name in front if name in known and name not in out)
-    return sorted(worthy, key=lambda name: known[name] or 0.0)
+    worthy = []
+    for defense in comparison.front:
+        if defense in weak or defense in dominated or defense not in rates:
+            continue
+        rate = rates[defense].attack_success_rate
+        if rate.trials:
+            worthy.append((rate.value or 0.0, defense))
+    return [defense for _, defense in sorted(worthy, key=itemgetter(0))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rivals:
-    """The others that none beats, by what their pairs with the one that is named say."""
+    """The others that none beats, by what their pairs with the one that is named say.
+
+    Attributes:
+        alike: Not told apart on attacks.
+        fewer: More attacks get through, but it has fewer false alarms.
+        more: More attacks get through, and nothing speaks for it.
+    """
 
     pairs: Mapping[str, PairedComparison]
-    alike: Sequence[str]  # Not told apart on attacks.
-    fewer: Sequence[str]  # More attacks get through, but it has fewer false alarms.
-    more: Sequence[str]  # More attacks get through, and nothing speaks for it.
+    alike: Sequence[str]
+    fewer: Sequence[str]
+    more: Sequence[str]
 
 
 def choice_sentence(
@@ -689,7 +708,9 @@ def _first_few(names: Sequence[str]) -> str:
     """Name the first few, and say how many more there are."""
     shown = ", ".join(names[:_NAMED])
     left = len(names) - _NAMED
-    return f"{shown} and {left} more" if left > 0 else shown
+    if left > 0:
+        return f"{shown} and {left} more"
+    return shown
 
 
 def _after_choice(best: str, rates: Mapping[str, RatePair | Scorecard]) -> str:
@@ -711,9 +732,12 @@ def _advice(compared: Compared) -> list[str]:
     for pair in pairs:
         lines.append(recommendation(pair, margin=compared.margin, weak=weak))
         lines.append(significance_sentence(pair))
-    if len(pairs) != 1 and (choice := choice_sentence(compared.comparison, rates, compared.scope)):
-        lines.insert(0, choice)
-    if left := len(compared.comparison.pairs) - len(compared.details):
+    if len(pairs) != 1:
+        choice = choice_sentence(compared.comparison, rates, compared.scope)
+        if choice:
+            lines.insert(0, choice)
+    left = len(compared.comparison.pairs) - len(compared.details)
+    if left:
         lines.append(
             f"{count_text(left)} pairs have no section of their own here: --json lists "
             "them; --only or --against names those of interest."
@@ -729,7 +753,8 @@ def _rates_table(
 ) -> Table:
     """Lay each defense by itself; of many, the fewest attacks through first, with tiers."""
     attacks, benign = _RATES[scope]
-    if is_defense := scope == DEFENSE:
+    is_defense = scope == DEFENSE
+    if is_defense:
         attacks, benign = f"{attacks}: attack success rate", f"{benign}: false positive rate"
     worthy = set(comparison.front) - weak_among(rated, scope)
     worth = "Worth choosing: no other is shown to beat it on both sides, and it beats chance."
@@ -740,14 +765,13 @@ def _rates_table(
         "Worth choosing": lambda each: "yes" if each[0] in worthy else "",
     }
     if is_league(comparison):
-        tiers = [
-            {each.defense: each.letters for each in best.tiers}
-            for best in (comparison.attacks, comparison.benign)
-        ]
-        places = {each: at for at, each in enumerate(tiers[0])}
-        rated = sorted((each for each in rated if each[0] in places), key=lambda r: places[r[0]])
+        on_attacks = {each.defense: each.letters for each in comparison.attacks.tiers}
+        on_benign = {each.defense: each.letters for each in comparison.benign.tiers}
+        places = list(on_attacks)
+        rated = [each for each in rated if each[0] in on_attacks]
+        rated.sort(key=lambda each: places.index(each[0]))
         columns[f"Tiers {_RATES[scope][0]}, {_RATES[scope][1]}"] = lambda each: (
-            f"{tiers[0][each[0]]}, {tiers[1].get(each[0], '-')}"
+            f"{on_attacks[each[0]]}, {on_benign.get(each[0], '-')}"
         )
         worth += (
             " Two that share a letter of a tier are not told apart, which does not make them equal."
@@ -794,7 +818,8 @@ def _categories(number: str, detail: PairDetail, rates: tuple[str, str]) -> Iter
     )
     table_id, title = f"categories-{number}", "By category"
     yield _category_table(ranked[:_MOST_OPEN], rates, table_id=table_id, title=title)
-    if more := ranked[_MOST_OPEN:]:
+    more = ranked[_MOST_OPEN:]
+    if more:
         others = _category_table(more, rates, table_id=f"{table_id}-more", title="Other categories")
         yield replace(others, collapsed=True)
 

@@ -71,7 +71,9 @@ def _facet(facet: str, counts: Sequence[Count], half_width: Callable[[float], fl
     more = f"and {len(rest):,} more with {sum(each.samples for each in rest):,} samples"
 
     def half(samples: int) -> str:
-        return f"{100 * half_width(samples):.1f}" if samples else "-"
+        if samples:
+            return f"{100 * half_width(samples):.1f}"
+        return "-"
 
     return table_of(
         shown,
@@ -88,7 +90,8 @@ def _facet(facet: str, counts: Sequence[Count], half_width: Callable[[float], fl
 
 
 def _texts(census: Census) -> Iterator[str]:
-    if (lengths := census.lengths) is not None:
+    lengths = census.lengths
+    if lengths is not None:
         yield (
             f"Characters: {lengths.shortest:,} to {lengths.longest:,}; 5 % up to {lengths.p5:,}, "
             f"half up to {lengths.p50:,}, 95 % up to {lengths.p95:,}."

@@ -109,7 +109,9 @@ def check_sentence(check: GateCheck) -> str:
         figure, what = f"{figure} of {slice_words(check)}", _unit_of_slice(check)
     elif check.rule == "latency_p95_upper_ms":
         what = f"answers to {what}"
-    p_value = "" if check.p_value is None else f", p {p_text(check.p_value)}"
+    p_value = ""
+    if check.p_value is not None:
+        p_value = f", p {p_text(check.p_value)}"
     limit = f"the limit of {value_text(check.limit, _UNITS[check.unit])}"
     stands = {
         GateStatus.HELD: f" holds {limit}",
@@ -139,7 +141,9 @@ def slice_words(check: GateCheck) -> str:
 
 
 def _unit_of_slice(check: GateCheck) -> str:
-    return "attacks" if check.rule.endswith("asr_upper") else "benign samples"
+    if check.rule.endswith("asr_upper"):
+        return "attacks"
+    return "benign samples"
 
 
 def _figure_words(check: GateCheck) -> str:
@@ -160,7 +164,9 @@ def _figure_of(check: GateCheck) -> FigureCell:
 
 def _who(check: GateCheck) -> str:
     scope = SYSTEM if check.rule.startswith(f"{SYSTEM}.") else DEFENSE
-    return f"{subject(check.defense, scope)}: " if check.defense else ""
+    if check.defense:
+        return f"{subject(check.defense, scope)}: "
+    return ""
 
 
 def conclusion(result: GateResult) -> str:
@@ -169,7 +175,9 @@ def conclusion(result: GateResult) -> str:
     broken, unresolved = standings.count(GateStatus.BROKEN), standings.count(GateStatus.OPEN)
     total = len(standings)
     if broken:
-        undecided = f"; {unresolved} cannot be decided" if unresolved else ""
+        undecided = ""
+        if unresolved:
+            undecided = f"; {unresolved} cannot be decided"
         return f"Failed: {broken} of {total} limits broken{undecided}."
     if unresolved:
         return f"Undecided, so not passed: {unresolved} of {total} limits cannot be decided."
@@ -184,7 +192,9 @@ def _what_would(check: GateCheck) -> str:
         unit = f"{_unit_of_slice(check)} of {slice_words(check)}"
     elif check.unit is GateUnit.POINTS:
         unit = f"pairs of {unit}"
-    lead = f"{check.reason}; " if check.reason else ""
+    lead = ""
+    if check.reason:
+        lead = f"{check.reason}; "
     return lead + (
         f"a new set of about {count_text(check.needed)} {unit}, looked at once, would "
         "in 8 of 10 runs, if the rate stays"
@@ -192,7 +202,9 @@ def _what_would(check: GateCheck) -> str:
 
 
 def _plural(subject: str) -> str:
-    return "benign samples" if subject == "benign" else subject
+    if subject == "benign":
+        return "benign samples"
+    return subject
 
 
 def worst_first(result: GateResult) -> list[GateCheck]:
@@ -236,14 +248,18 @@ def _strip(checks: Sequence[GateCheck], unit: GateUnit) -> IntervalChart | None:
     chart = IntervalChart(
         id=f"gate-{unit.value}", title=title, axis="Measured", marks=marks, unit=_UNITS[unit]
     )
-    return chart if marks else None
+    if marks:
+        return chart
+    return None
 
 
 def _limit_words(check: GateCheck) -> str:
     """Name what is limited, and by how much."""
     if check.rule == "complete":
         return "records stored, of all planned"
-    of = f" of {slice_words(check)}" if is_of_slice(check) else ""
+    of = ""
+    if is_of_slice(check):
+        of = f" of {slice_words(check)}"
     limit = value_text(check.limit, _UNITS[check.unit])
     return f"{_who(check)}{_figure_words(check)}{of}, at most {limit}"
 

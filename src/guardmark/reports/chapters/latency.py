@@ -206,7 +206,8 @@ def _spending(analysis: RunAnalysis) -> Table | None:
     if not spent:
         return None
     total = "No price is known; prices: in the configuration says what calls cost."
-    if priced := [each.cost for each in spent if each.cost is not None]:
+    priced = [each.cost for each in spent if each.cost is not None]
+    if priced:
         total = f"Together {_money(sum(priced))}, in the currency of the price table."
     total += " Counts what services reported of answered calls; kept answers cost nothing again."
     if analysis.status.possibly_billed:
@@ -264,19 +265,27 @@ def _retry_cells(retries: PartRetries) -> tuple[Value, ...]:
 
 def _stage(usage: PartUsage | PartRetries) -> str:
     stage = _STAGES.get(usage.stage, usage.stage)
-    return stage if usage.layer.partition("/")[0] == FIRST_LAYER else f"{stage} ({usage.layer})"
+    if usage.layer.partition("/")[0] == FIRST_LAYER:
+        return stage
+    return f"{stage} ({usage.layer})"
 
 
 def _cost(usage: PartUsage) -> str:
     if usage.cost is None:
         return "not priced"
-    partly = f" for {count_text(usage.priced)}" if usage.priced < usage.answers else ""
+    partly = ""
+    if usage.priced < usage.answers:
+        partly = f" for {count_text(usage.priced)}"
     return _money(usage.cost) + partly
 
 
 def _amount(amount: float | None) -> str:
-    return "" if amount is None else _money(amount)
+    if amount is None:
+        return ""
+    return _money(amount)
 
 
 def _money(amount: float) -> str:
-    return f"{amount:,.4f}" if amount < 100 else f"{amount:,.2f}"
+    if amount < 100:
+        return f"{amount:,.4f}"
+    return f"{amount:,.2f}"

@@ -66,7 +66,8 @@ def matrix_document(lines: Sequence[MatrixLine], *, source: str) -> Document:
         lines=(f"guardmark compare {' '.join(folders)}",),
     )
     blocks = section(
-        *("rows", "Rows"),
+        "rows",
+        "Rows",
         table_of(
             rows,
             {"Row|Outcome|Arm|Scope|Attack success|False alarms|Run": lambda each: each},

@@ -108,17 +108,15 @@ def _about_stop(defense: DefenseAnalysis) -> str:
         if rate.unbiased is not None
     ]
     leans = (
-        (
+        " The value is the share that was seen, which leans away from the limit at "
+        "which the rule ended."
+    )
+    if shares:
+        leans = (
             f" Seen were {' and '.join(shares)}; a rule ends a run where the share leans "
             "away from its limit, so the value is the one that is as often too high as "
             "too low."
         )
-        if shares
-        else (
-            " The value is the share that was seen, which leans away from the limit at "
-            "which the rule ended."
-        )
-    )
     return (
         f"{called} was stopped early: {decided}. Its ASR, TPR and FPR use the "
         f"{answers} answers by then, with an interval that holds however often one "
@@ -157,7 +155,9 @@ def part_words(part: PartManifest) -> str:
     called = stated.get("system_prompt_name") or stated.get("system_prompt_file") or "of its own"
     words = f"{words}, system prompt {called}"
     digest = stated.get("system_prompt_sha256", "")[: _HASH // 2]
-    return f"{words} ({digest})" if digest else words
+    if digest:
+        return f"{words} ({digest})"
+    return words
 
 
 def write_configuration(analysis: RunAnalysis, refused: Sequence[str] = ()) -> Section:
@@ -180,7 +180,8 @@ def write_configuration(analysis: RunAnalysis, refused: Sequence[str] = ()) -> S
         "records are stored. Every figure below uses these alone."
     )
     return section(
-        *("configuration", "Configuration"),
+        "configuration",
+        "Configuration",
         billed if status.possibly_billed else None,
         retried if status.retried else None,
         warning(partial) if status.stored < status.planned else None,
@@ -242,7 +243,9 @@ def _settings(part: PartManifest) -> Listing | None:
     )
     title = f"{part.kind} {part.name}: its configuration"
     key = f"part-{part.kind}-{slug(part.name)}"
-    return Listing(id=key, title=title, lines=tuple(text.splitlines())) if text else None
+    if text:
+        return Listing(id=key, title=title, lines=tuple(text.splitlines()))
+    return None
 
 
 def _data(analysis: RunAnalysis) -> Table:

@@ -118,7 +118,9 @@ def _confusion(rows: list[_Row]) -> Table | None:
 
 def _own_names(row: _Row) -> Value:
     confusion = row.category.confusion
-    return "" if confusion is None else ", ".join(confusion.own)
+    if confusion is None:
+        return ""
+    return ", ".join(confusion.own)
 
 
 def _shares(row: _Row) -> tuple[Value, ...]:

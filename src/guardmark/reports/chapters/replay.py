@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.agents.replay import ReplayAnalysis, ReplayArm
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.reports.document.blocks import Document, Table
+    from guardmark.core.estimate import Estimate
+    from guardmark.reports.document.blocks import Document, FigureCell, Table
 
 _UTILITY: Final = (
     "Utility and attack success are unknown: what the agent would have done after a block stands "
@@ -39,7 +40,9 @@ def write_replay_report(
     analysis: RunAnalysis, replay: ReplayAnalysis, *, method: Sequence[Section]
 ) -> Document:
     """Write the report of a run that put guards before stored runs."""
-    of_injections = f", {counted(replay.injections, 'injection')}" if replay.injections else ""
+    of_injections = ""
+    if replay.injections:
+        of_injections = f", {counted(replay.injections, 'injection')}"
     about = (
         f"stored runs of {', '.join(replay.suites)}: {count_text(replay.attacks)} with an "
         f"injection, {count_text(replay.benign)} without; "
@@ -149,25 +152,32 @@ def _beside(replay: ReplayAnalysis) -> Iterator[str]:
         )
 
 
+def _of_guards(arm: ReplayArm, rate: Estimate) -> FigureCell | str:
+    """Return what the guards of an arm did; nothing where it has none."""
+    if not arm.guards:
+        return ""
+    return figure(rate)
+
+
 def _arms_table(replay: ReplayAnalysis) -> Table:
     return table_of(
         _in_order(replay),
         {
             "Arm": lambda arm: name(arm.arm),
             "Orders stopped: Attacks whose order was stopped at or before the result that first "
-            "shows it": lambda arm: figure(arm.stopped) if arm.guards else "",
+            "shows it": lambda arm: _of_guards(arm, arm.stopped),
             "At the order itself: The result that first shows the order was stopped, and not only "
-            "a text before it": lambda arm: figure(arm.stopped_itself) if arm.guards else "",
+            "a text before it": lambda arm: _of_guards(arm, arm.stopped_itself),
             "Over these injections: Orders stopped, and these injections alone": lambda arm: (
-                figure(arm.stopped_here) if arm.guards else ""
+                _of_guards(arm, arm.stopped_here)
             ),
             "Of those that worked: The same of attacks whose injection was done in the stored "
             "run|Runs": lambda arm: with_counts(arm.stopped_done) if arm.guards else "",
-            "Blocked anywhere: Attacks in which anything was blocked": lambda arm: (
-                figure(arm.blocked) if arm.guards else ""
+            "Blocked anywhere: Attacks in which anything was blocked": lambda arm: _of_guards(
+                arm, arm.blocked
             ),
             "False blocks: Runs without an attack in which anything was blocked": lambda arm: (
-                figure(arm.false_blocks) if arm.guards else ""
+                _of_guards(arm, arm.false_blocks)
             ),
             "Guards take, p50 / p95: Time of the guards in a run": lambda arm: times_text(
                 arm.guards_ms

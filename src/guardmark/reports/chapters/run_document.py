@@ -269,7 +269,9 @@ def _adaptive(analysis: RunAnalysis) -> Section:
 def _first_look(manifest: RunManifest) -> str:
     """Say that a run took some of the data only; nothing for others."""
     run = manifest.settings.get("run")
-    limit = run.get("limit") if isinstance(run, dict) else None
+    limit = None
+    if isinstance(run, dict):
+        limit = run.get("limit")
     if not isinstance(limit, int):
         return ""
     return f"; a first look: at most {count_text(limit)} samples (--limit)"
@@ -277,7 +279,9 @@ def _first_look(manifest: RunManifest) -> str:
 
 def _named(manifest: RunManifest) -> str:
     """Return the name of a run behind a colon; nothing where nobody gave one."""
-    return "" if manifest.name == UNNAMED else f": {manifest.name}"
+    if manifest.name == UNNAMED:
+        return ""
+    return f": {manifest.name}"
 
 
 def _data_words(manifest: RunManifest) -> str:

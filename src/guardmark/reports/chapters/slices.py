@@ -39,7 +39,7 @@ from guardmark.reports.document.cells import (
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
@@ -69,7 +69,6 @@ _CHARTS = {DEFENSE: "chart", SYSTEM: "system"}
 _FACETS = ("subcategory", "severity", "language", "length", "variant", "technique", "source")
 _ERRORS = {True: "attacks let through", False: "benign inputs blocked"}
 _MOST_OPEN = 8  # blind spots that are not folded
-_FILES = ("categories.csv", "variant_metrics.csv")
 _OF_ATTACKS = frozenset({"subcategory", "severity", "technique"})
 _CHARTED = frozenset({"severity", "language", "length", "variant"})
 
@@ -264,14 +263,10 @@ def _table(defense: DefenseAnalysis, facet: str, *, is_attack: bool) -> Table:
     is_category = facet == "category"
     title = "topic" if is_category and not is_attack else facet
     order = "from low to critical" if facet == "severity" else "highest first"
-    notes = [f"{count_text(left)} smaller ones are in {_FILES[facet == 'variant']}."] * (left > 0)
-    held = [f"{e.name} ({e.rate.dominant_group!r})" for e in shown if e.rate.dominant_group]
-    notes += [f"One group dominates: {', '.join(held)}."] * bool(held)
-    wide = ((e.name, e.rate.trials, e.rate.groups or e.rate.trials) for e in shown)
-    few = [
-        f"{slice_} ({g} of {count_text(n)} samples)" for slice_, n, g in wide if n >= _MANY * g > 0
-    ]
-    notes += [f"Intervals count groups, which are few in {', '.join(few)}."] * bool(few)
+    notes = []
+    if left > 0:
+        file = "variant_metrics.csv" if facet == "variant" else "categories.csv"
+        notes.append(f"{count_text(left)} smaller ones are in {file}.")
     return table_of(
         shown,
         {
@@ -282,10 +277,25 @@ def _table(defense: DefenseAnalysis, facet: str, *, is_attack: bool) -> Table:
         },
         table_id=f"by-{facet}-{rate.lower()}-{slug(defense.name)}",
         title=f"{defense.name}: {what} by {title}, {order}",
-        note=" ".join(notes),
+        note=" ".join([*notes, *_group_notes(shown)]),
         greyed=lambda each: each.is_greyed,
         collapsed=not (is_category and is_attack),
     )
+
+
+def _group_notes(rates: Sequence[SliceRate]) -> Iterator[str]:
+    """Say where one group dominates a slice, and where few groups make its interval wide."""
+    dominated, few = [], []
+    for each in rates:
+        trials, groups = each.rate.trials, each.rate.groups or each.rate.trials
+        if each.rate.dominant_group:
+            dominated.append(f"{each.name} ({each.rate.dominant_group!r})")
+        if groups and trials >= _MANY * groups:
+            few.append(f"{each.name} ({groups} of {count_text(trials)} samples)")
+    if dominated:
+        yield f"One group dominates: {', '.join(dominated)}."
+    if few:
+        yield f"Intervals count groups, which are few in {', '.join(few)}."
 
 
 def write_coverage(analysis: RunAnalysis) -> Section:
@@ -329,11 +339,12 @@ def _takes_images(settings: Mapping[str, object]) -> bool:
 
 
 def _coverage_table(analysis: RunAnalysis) -> Table:
-    tones = _TONES
-    standings = [
-        {e.category: words(e.standing.value, tones[e.standing]) for e in one.standings}
-        for one in analysis.candidates
-    ]
+    standings = []
+    for defense in analysis.candidates:
+        by_category = {}
+        for held in defense.standings:
+            by_category[held.category] = words(held.standing.value, _TONES[held.standing])
+        standings.append(by_category)
     table = table_of(
         [each for each in analysis.taxonomy.categories if each.is_declared],
         {

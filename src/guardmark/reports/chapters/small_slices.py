@@ -95,9 +95,13 @@ def _worst(stability: SliceStability) -> str:
 
 
 def _mean(figure: SliceFigure) -> str:
-    half_width = "" if figure.half_width is None else f" ± {100 * figure.half_width:.1f}"
+    half_width = ""
+    if figure.half_width is not None:
+        half_width = f" ± {100 * figure.half_width:.1f}"
     missing = len(figure.values) - len(figure.defined)
-    undefined = f" ({count_text(missing)} undefined)" if missing and figure.defined else ""
+    undefined = ""
+    if missing and figure.defined:
+        undefined = f" ({count_text(missing)} undefined)"
     return percent_text(figure.mean) + half_width + undefined
 
 

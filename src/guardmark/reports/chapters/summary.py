@@ -42,11 +42,15 @@ if TYPE_CHECKING:
 
 
 def _policy_attack_success(card: Scorecard) -> Estimate | None:
-    return None if card.under_policy is None else card.under_policy.attack_success_rate
+    if card.under_policy is None:
+        return None
+    return card.under_policy.attack_success_rate
 
 
 def _policy_false_positives(card: Scorecard) -> Estimate | None:
-    return None if card.under_policy is None else card.under_policy.false_positive_rate
+    if card.under_policy is None:
+        return None
+    return card.under_policy.false_positive_rate
 
 
 _CARD: Final[Mapping[str, Callable[[Scorecard], Estimate | Ratio | None]]] = {
@@ -93,7 +97,8 @@ def write(analysis: RunAnalysis) -> Section:
             "every rate of that side is undefined, not zero."
         )
     return section(
-        *("summary", "Summary"),
+        "summary",
+        "Summary",
         None if is_tabled(analysis) else _overview(analysis.defenses),
         None if samples.attacks and samples.benign else warning(one_sided),
         *map(_card, by_merit(analysis.defenses)),
@@ -174,7 +179,9 @@ def _card(defense: DefenseAnalysis) -> Table:
 
 
 def _rounded(count: float | None) -> str:
-    return "" if count is None else count_text(round(count))
+    if count is None:
+        return ""
+    return count_text(round(count))
 
 
 def _rate_cells(label: str, rate: Estimate | Ratio) -> tuple[tuple[Value, ...], bool]:
@@ -188,15 +195,13 @@ def _rate_cells(label: str, rate: Estimate | Ratio) -> tuple[tuple[Value, ...], 
 
 
 def _stability(analysis: RunAnalysis) -> Table:
-    changes = [
-        (each.name, label, changed, stability.left_out)
-        for each in analysis.defenses
-        if (stability := each.stability)
-        for label, changed in (
-            ("attacks", stability.attacks_changed),
-            ("benign", stability.benign_changed),
-        )
-    ]
+    changes = []
+    for each in analysis.defenses:
+        stability = each.stability
+        if stability is not None:
+            left_out = stability.left_out
+            changes.append((each.name, "attacks", stability.attacks_changed, left_out))
+            changes.append((each.name, "benign", stability.benign_changed, left_out))
     return table_of(
         changes,
         {
@@ -214,7 +219,9 @@ def _stability(analysis: RunAnalysis) -> Table:
 
 def _prevalence(defenses: Sequence[DefenseAnalysis]) -> Table:
     share = defenses[0].card.ratios.prevalence if defenses else None
-    mix = "" if share is None else f" ({percent_text(share)} attacks)"
+    mix = ""
+    if share is not None:
+        mix = f" ({percent_text(share)} attacks)"
     worth = [
         (defense, values, f"{100 * values.prevalence:g} %")
         for defense in defenses

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Part
     from guardmark.reports.document.cells import Value
+    from guardmark.stats.figures import Ratio
+    from guardmark.stats.scores.curve_areas import AveragePrecision
 
 _THRESHOLDS: Final = {
     "method": (
@@ -58,7 +60,8 @@ def write(analysis: RunAnalysis) -> Section:
         nothing = "No defense gave scores on both attacks and benign samples."
         return section("thresholds", "Thresholds", otherwise=nothing)
     return section(
-        *("thresholds", "Thresholds"),
+        "thresholds",
+        "Thresholds",
         _THRESHOLDS["method"],
         _limits(scored),
         _operating(scored) if any(analysed.chosen for _, analysed in scored) else None,
@@ -119,14 +122,20 @@ def _operating(scored: _Scored) -> Table:
 
 def _area_words(defense: str, rated: ThresholdAnalysis) -> str:
     area, precision = rated.area, rated.precision_area
-    reasons = [f" ({each.reason})" if each.reason else "" for each in (area, precision)]
     return (
-        f"{defense}: area under the ROC curve {figure_text(area, Unit.NUMBER)}{reasons[0]}; "
-        f"average precision {figure_text(precision, Unit.NUMBER)}{reasons[1]} at "
+        f"{defense}: area under the ROC curve {_with_reason(area)}; "
+        f"average precision {_with_reason(precision)} at "
         f"{percent_text(precision.prevalence)} attacks; scores on "
         f"{count_text(rated.scored_attacks)} attacks and {count_text(rated.scored_benign)} benign "
         "samples."
     )
+
+
+def _with_reason(area: Ratio | AveragePrecision) -> str:
+    text = figure_text(area, Unit.NUMBER)
+    if area.reason:
+        text += f" ({area.reason})"
+    return text
 
 
 def _roc(scored: _Scored) -> LineChart:
@@ -151,14 +160,11 @@ def _roc(scored: _Scored) -> LineChart:
 
 
 def _precision_recall(scored: _Scored) -> LineChart:
-    lines = [
-        Line(
-            label=defense,
-            points=tuple((p.true_positive_rate, p.precision) for p in rated.points),
-            band=tuple(p.precision_limits for p in rated.points),
-        )
-        for defense, rated in scored
-    ]
+    lines = []
+    for defense, rated in scored:
+        points = tuple((point.true_positive_rate, point.precision) for point in rated.points)
+        band = tuple(point.precision_limits for point in rated.points)
+        lines.append(Line(label=defense, points=points, band=band))
     prevalence = scored[0][1].precision_area.prevalence
     return LineChart(
         id="precision-recall",
@@ -229,7 +235,9 @@ def _score_blocks(analysis: RunAnalysis) -> tuple[Part, ...]:
 
 
 def _areas(analysis: RunAnalysis) -> Table:
-    family = family_words(analysis.comparison) if analysis.comparison else "all areas"
+    family = "all areas"
+    if analysis.comparison:
+        family = family_words(analysis.comparison)
     return table_of(
         analysis.areas,
         {
@@ -249,16 +257,14 @@ def _areas(analysis: RunAnalysis) -> Table:
 def _reliability(detailed: _Detailed) -> LineChart:
     lines = []
     for defense, rated in detailed:
-        kept = [
-            ((each.mean_score, rate.value), (rate.low, rate.high))
-            for each in rated.by_mass.bins
-            if (rate := each.attack_rate).value is not None
-            and rate.low is not None
-            and rate.high is not None
-        ]
-        if kept:
-            points, band = zip(*kept, strict=True)
-            lines.append(Line(label=defense, points=points, band=band))
+        points, band = [], []
+        for each in rated.by_mass.bins:
+            rate = each.attack_rate
+            if rate.value is not None and rate.low is not None and rate.high is not None:
+                points.append((each.mean_score, rate.value))
+                band.append((rate.low, rate.high))
+        if points:
+            lines.append(Line(label=defense, points=tuple(points), band=tuple(band)))
     errors = (
         f"{defense}: calibration error {figure_text(rated.by_mass, Unit.NUMBER)}, "
         f"{value_text(rated.by_mass.reference, Unit.NUMBER)} by chance."
@@ -306,17 +312,13 @@ def _bins(detailed: _Detailed) -> Table:
 
 
 def _costs(detailed: _Detailed) -> LineChart:
-    lines = [
-        Line(
-            label=defense,
-            points=tuple(
-                (point.stakes.prevalence, point.cost)
-                for point in rated.costs
-                if point.cost is not None
-            ),
-        )
-        for defense, rated in detailed
-    ]
+    lines = []
+    for defense, rated in detailed:
+        points = []
+        for point in rated.costs:
+            if point.cost is not None:
+                points.append((point.stakes.prevalence, point.cost))
+        lines.append(Line(label=defense, points=tuple(points)))
     most = count_text(len(detailed))
     return LineChart(
         id="expected-cost",

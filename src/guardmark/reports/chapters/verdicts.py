@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.compare.answer import JudgedCandidate
-    from guardmark.analysis.defense.alike import AlikeAnswers
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
+    from guardmark.analysis.defense.doubts import AlikeAnswers
     from guardmark.analysis.defense.scorecard import Scorecard
     from guardmark.analysis.pipeline.arms import ArmAnalysis, GuardGain
     from guardmark.analysis.run import RunAnalysis
@@ -124,7 +124,9 @@ def _quoted(arm: str, analysis: RunAnalysis, exchanges: Mapping[str, SampleStory
 def _excerpt(text: str) -> str:
     """Return the beginning of a text on one line, with a mark where it goes on."""
     begin = plain_line(text[:_QUOTED])
-    return f"{begin}…" if len(text) > _QUOTED else begin
+    if len(text) > _QUOTED:
+        return f"{begin}…"
+    return begin
 
 
 def _of_system(
@@ -132,7 +134,7 @@ def _of_system(
 ) -> Headline:
     system = judged.subject
     card, counts = system.card, system.card.confusion
-    answer, reason = judged.reliance, reason_of(judged)
+    answer = judged.reliance
     most = max(_MOST, limits.attacks)
     if (card.attack_success_rate.low or 0.0) > most and answer is Reliance.NOT_ALONE:
         answer = Reliance.DO_NOT
@@ -141,19 +143,26 @@ def _of_system(
     title = subject(system.name, SYSTEM, system.part.version)
     if arm is not None and arm.stopped:
         title += f" ({arm.drawn})"
+    sentence = _ends_words(card.attack_success_rate, card.false_positive_rate)
+    if unknown:
+        sentence += f"; {count_text(unknown)} outcomes unknown"
+    if arm is not None and arm.gain is not None:
+        sentence += _against_none(arm.gain)
+    # A baseline is no candidate: it has no verdict, and nothing that one rests on.
+    verdict = reason = ""
+    if not system.is_baseline:
+        verdict = _OF_SYSTEMS.get(answer, answer.value)
+        reason = reason_of(judged)
+        for of_defense, of_system in _OF_SYSTEM_WORDS:
+            reason = reason.replace(of_defense, of_system)
     return Headline(
         defense=system.name,
         title=f"{title[0].upper()}{title[1:]}",
         key=subject(system.name, SYSTEM),
-        sentence=_ends_words(card.attack_success_rate, card.false_positive_rate)
-        + (f"; {count_text(unknown)} outcomes unknown" if unknown else "")
-        + ("" if arm is None or arm.gain is None else _against_none(arm.gain)),
-        answer="" if system.is_baseline else _OF_SYSTEMS.get(answer, answer.value),
+        sentence=sentence,
+        answer=verdict,
         tone=_TONES[answer],
-        # A baseline is no candidate: it has no verdict, and nothing that one rests on.
-        reason=""
-        if system.is_baseline
-        else reason.replace(*_OF_SYSTEM_WORDS[0]).replace(*_OF_SYSTEM_WORDS[1]),
+        reason=reason,
         baseline=system.is_baseline,
         notes=tuple(notes),
         blind_spots=tuple(_blind_spots(system)),
@@ -163,14 +172,13 @@ def _of_system(
 
 def _against_none(gain: GuardGain) -> str:
     """Say what an arm changes against none of its guards, in pairs."""
-    sides = (
-        f"{rate} {measure_text(figure(of, Unit.POINTS))}"
-        for rate, of in (
-            ("attack success", gain.attack_success_rate),
-            ("over-refusal", gain.over_refusal_rate),
-        )
-        if of.value is not None
-    )
+    sides = []
+    for rate, change in (
+        ("attack success", gain.attack_success_rate),
+        ("over-refusal", gain.over_refusal_rate),
+    ):
+        if change.value is not None:
+            sides.append(f"{rate} {measure_text(figure(change, Unit.POINTS))}")
     return f"; against no guard: {', '.join(sides)}"
 
 
@@ -228,13 +236,15 @@ def _of_baseline(defense: DefenseAnalysis) -> Headline:
 def _rates_words(card: Scorecard) -> str:
     """Tell both rates, each in the direction of the tables, and failures where there are any."""
     through, alarms = figure(card.attack_success_rate), figure(card.false_positive_rate)
-    said = (
+    rates = (
         f"{_clause('lets', through, 'attacks', 'through')}, "
         f"{_clause('blocks', alarms, 'benign inputs')}"
     )
     failed = (("malformed", card.confusion.malformed), ("errors", card.confusion.errors))
     counts = ", ".join(f"{count_text(count)} {what}" for what, count in failed if count)
-    return f"{said}; {counts}" if counts else said
+    if counts:
+        return f"{rates}; {counts}"
+    return rates
 
 
 def _without_verdict(headline: Headline, alike: AlikeAnswers) -> Headline:
@@ -286,7 +296,8 @@ def _adapted(card: AdaptiveCard) -> str:
     share = f"{measure_text(headline_cell(card))} ({count_text(card.rounds[-1].full.trials)})"
     tried = [each for each in card.operators if each.bypassed.value is not None]
     alone = ""
-    if best := max(tried, key=lambda each: each.bypassed.value or 0.0, default=None):
+    best = max(tried, key=lambda each: each.bypassed.value or 0.0, default=None)
+    if best:
         rate = f"{counts_text(figure(best.bypassed))} of what was blocked"
         chosen = rate_of_chosen(
             [EffectiveCounts.of(each.bypassed) for each in tried],
@@ -339,5 +350,7 @@ def _blind_spots(defense: DefenseAnalysis) -> Iterator[str]:
                 f"elsewhere {percent_text(each.rest.value)}"
                 for each in spots[:_SPOTS]
             )
-            left = f"; {len(spots) - _SPOTS} more" if len(spots) > _SPOTS else ""
+            left = ""
+            if len(spots) > _SPOTS:
+                left = f"; {len(spots) - _SPOTS} more"
             yield f"blind spot, {words[side]}: {named}{left}"

@@ -39,7 +39,11 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureCell:
-    """A figure as a typed cell; `wording.measure_text` puts it into words."""
+    """A figure as a typed cell; `wording.measure_text` puts it into words.
+
+    Attributes:
+        is_strong: Whether it is told apart from the others of its row.
+    """
 
     value: float | None
     unit: Unit
@@ -50,7 +54,7 @@ class FigureCell:
     at_least: bool = False
     greyed: bool = False
     reason: str = ""
-    is_strong: bool = False  # Whether it is told apart from the others of its row.
+    is_strong: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +71,11 @@ Cell = FigureCell | TextCell
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleEntry:
-    """One listed sample."""
+    """One listed sample.
+
+    Attributes:
+        story: What came of it, step by step: a word and a text.
+    """
 
     sample_id: str
     is_attack: bool
@@ -78,15 +86,19 @@ class SampleEntry:
     characters: int
     cut: bool
     sha256: str
-    story: tuple[tuple[str, str], ...] = ()  # What came of it, step by step: a word and a text.
+    story: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleCount:
-    """How many samples of one kind there are, and how many are listed."""
+    """How many samples of one kind there are, and how many are listed.
+
+    Attributes:
+        meaning: Which samples are counted, and of how many defenses one is enough.
+    """
 
     kind: Flaw
-    meaning: str  # Which samples are counted, and of how many defenses one is enough.
+    meaning: str
     total: int
     listed: int
     command: str
@@ -104,20 +116,31 @@ class SampleBrowser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """The answer for one defense, as it heads the report."""
+    """The answer for one defense, as it heads the report.
 
-    defense: str  # Name of the defense, or of the arm of a pipeline.
+    Attributes:
+        defense: Name of the defense, or of the arm of a pipeline.
+        title: What heads it; empty for the name.
+        key: What it is called in JSON; empty for the name.
+        answer: Whether one can rely on it, in two or three words.
+        reason: What the answer rests on, in a few words.
+        blind_spots: Slices that are worse than the rest, the surest.
+        quote: Words of the data, for pages that show texts.
+        error: Balanced error, by which many of one answer are put in order.
+    """
+
+    defense: str
     sentence: str
-    title: str = ""  # What heads it; empty for the name.
-    key: str = ""  # What it is called in JSON; empty for the name.
-    answer: str = ""  # Whether one can rely on it, in two or three words.
+    title: str = ""
+    key: str = ""
+    answer: str = ""
     tone: Tone = Tone.PLAIN
-    reason: str = ""  # What the answer rests on, in a few words.
+    reason: str = ""
     baseline: bool = False
     notes: tuple[str, ...] = ()
-    blind_spots: tuple[str, ...] = ()  # Slices that are worse than the rest, the surest.
-    quote: str = ""  # Words of the data, for pages that show texts.
-    error: float | None = None  # Balanced error, by which many of one answer are put in order.
+    blind_spots: tuple[str, ...] = ()
+    quote: str = ""
+    error: float | None = None
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -127,12 +150,16 @@ class Headline:
     @property
     def verdict(self) -> str:
         """The answer and what it rests on."""
-        return f"{self.answer}: {self.reason}" if self.reason else self.answer
+        if self.reason:
+            return f"{self.answer}: {self.reason}"
+        return self.answer
 
     @property
     def figures(self) -> str:
         """The sentence, as it goes on after the answer."""
-        return f"{self.sentence[:1].upper()}{self.sentence[1:]}" if self.answer else self.sentence
+        if self.answer:
+            return f"{self.sentence[:1].upper()}{self.sentence[1:]}"
+        return self.sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,16 +172,23 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bullets:
-    """A list of sentences."""
+    """A list of sentences.
+
+    Attributes:
+        evidence: Ids of what each line rests on.
+        commands: What to type for each line; empty for nothing.
+    """
 
     lines: tuple[str, ...]
     tone: Tone = Tone.PLAIN
-    evidence: tuple[str, ...] = ()  # Ids of what each line rests on.
-    commands: tuple[str, ...] = ()  # What to type for each line; empty for nothing.
+    evidence: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
 
     def command(self, at: int) -> str:
         """Return what to type for a line, or nothing."""
-        return self.commands[at] if at < len(self.commands) else ""
+        if at < len(self.commands):
+            return self.commands[at]
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,12 +210,16 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """Head of a table's column."""
+    """Head of a table's column.
+
+    Attributes:
+        is_derived: Follows from others: left out where there is no room for all.
+    """
 
     title: str
     numeric: bool = False
     meaning: str = ""
-    is_derived: bool = False  # Follows from others: left out where there is no room for all.
+    is_derived: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,14 +245,19 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalMark:
-    """One dot with its whisker."""
+    """One dot with its whisker.
+
+    Attributes:
+        tone: Of the note.
+        limit: What the interval is held against.
+    """
 
     label: str
     measure: FigureCell
     series: str = ""
     note: str = ""
-    tone: Tone = Tone.PLAIN  # Of the note.
-    limit: float | None = None  # What the interval is held against.
+    tone: Tone = Tone.PLAIN
+    limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,18 +274,28 @@ class IntervalChart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line of a chart."""
+    """One line of a chart.
+
+    Attributes:
+        hollow: What a mark without filling is, beside the filled one of the same label.
+    """
 
     label: str
     points: tuple[tuple[float, float], ...]
     band: tuple[tuple[float, float], ...] = ()
     reach: tuple[tuple[float, float], ...] = ()
-    hollow: str = ""  # What a mark without filling is, beside the filled one of the same label.
+    hollow: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineChart:
-    """Lines over two axes."""
+    """Lines over two axes.
+
+    Attributes:
+        is_logarithmic: Along x.
+        is_falling: The diagonal, from top left.
+        limits: Within which a mark is good, along x and along y.
+    """
 
     id: str
     title: str
@@ -251,11 +304,11 @@ class LineChart:
     lines: tuple[Line, ...]
     x_unit: Unit = Unit.SHARE
     y_unit: Unit = Unit.SHARE
-    is_logarithmic: bool = False  # along x
+    is_logarithmic: bool = False
     diagonal: bool = False
     diagonal_name: str = "pure chance"
-    is_falling: bool = False  # the diagonal, from top left
-    limits: tuple[float, float] | None = None  # within which a mark is good, along x and along y
+    is_falling: bool = False
+    limits: tuple[float, float] | None = None
     summary: str = ""
 
 
@@ -317,13 +370,17 @@ Block = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One part of the report; a part without data says so in a muted paragraph."""
+    """One part of the report; a part without data says so in a muted paragraph.
+
+    Attributes:
+        folded: Closed at first where a page can fold.
+    """
 
     id: str
     title: str
     blocks: tuple[Block, ...]
     empty: bool = False
-    folded: bool = False  # closed at first where a page can fold
+    folded: bool = False
 
 
 Part = Block | str | list[str] | tuple[str, ...] | None
@@ -368,20 +425,26 @@ MOST_CARDS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A whole report without a format."""
+    """A whole report without a format.
+
+    Attributes:
+        answer: What a reader wants to know first, a sentence or two each.
+        lead: Table and picture that stand beside the answer.
+        is_brief: What it leaves out stands in a longer one.
+    """
 
     title: str
     subtitle: str
     sections: tuple[Section, ...]
     caveats: tuple[str, ...] = ()
-    answer: tuple[str, ...] = ()  # What a reader wants to know first, a sentence or two each.
+    answer: tuple[str, ...] = ()
     verdicts: tuple[Headline, ...] = ()
-    lead: tuple[Block, ...] = ()  # Table and picture that stand beside the answer.
+    lead: tuple[Block, ...] = ()
     run: str = ""
     created_utc: str = ""
     version: str = ""
     confidence: float = 0.95
-    is_brief: bool = False  # what it leaves out stands in a longer one
+    is_brief: bool = False
 
     @property
     def is_tabled(self) -> bool:
@@ -392,7 +455,9 @@ class Document:
     def cards(self) -> tuple[Headline, ...]:
         """The verdicts that are told by themselves: of one or two, or of a system."""
         told = tuple(each for each in self.verdicts if not each.baseline)
-        return () if self.is_tabled and len(told) > MOST_CARDS else told
+        if self.is_tabled and len(told) > MOST_CARDS:
+            return ()
+        return told
 
     @property
     def blocks(self) -> tuple[Block, ...]:

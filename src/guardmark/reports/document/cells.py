@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING, TypeVar
 
 from guardmark.core.estimate import Difference, Estimate
@@ -72,7 +73,9 @@ def rate_text(estimate: Estimate) -> str:
 
 def known(value: Measured | float | None, unit: Unit, otherwise: str = "") -> FigureCell | str:
     """Wrap a figure; words stand where there is none."""
-    return otherwise if value is None else figure(value, unit)
+    if value is None:
+        return otherwise
+    return figure(value, unit)
 
 
 def name(text: str) -> TextCell:
@@ -99,7 +102,9 @@ def cell(value: Value) -> Cell:
         return words(value or "")
     if isinstance(value, int):
         return FigureCell(value=float(value), unit=Unit.COUNT)
-    return value if isinstance(value, FigureCell | TextCell) else figure(value)
+    if isinstance(value, FigureCell | TextCell):
+        return value
+    return figure(value)
 
 
 def table_of(
@@ -143,22 +148,24 @@ def table_of(
         note=note,
         collapsed=collapsed,
     )
-    return _without_blanks(table) if rows else table
+    if rows:
+        return _without_blanks(table)
+    return table
 
 
 def _without_blanks(table: Table) -> Table:
     """Leave out the columns in which no line says anything."""
     wide = max(len(row.cells) for row in table.rows)
     blank = TextCell(text="")
-    filled = {at for row in table.rows for at, each in enumerate(row.cells) if each != blank}
-    kept = [at for at in range(wide) if at in filled]
-    if len(kept) == wide:
+    is_filled = [False] * wide
+    for row in table.rows:
+        for at, cell in enumerate(row.cells):
+            if cell != blank:
+                is_filled[at] = True
+    if all(is_filled):
         return table
-    columns = tuple(column for at, column in enumerate(table.columns) if at in kept)
-    rows = (
-        replace(row, cells=tuple(each for at, each in enumerate(row.cells) if at in kept))
-        for row in table.rows
-    )
+    rows = [replace(row, cells=tuple(compress(row.cells, is_filled))) for row in table.rows]
+    columns = tuple(compress(table.columns, is_filled))
     return replace(table, columns=columns, rows=tuple(rows))
 
 

@@ -12,8 +12,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MONTHS = (
-    *("January", "February", "March", "April", "May", "June", "July", "August", "September"),
-    *("October", "November", "December"),
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 )
 UNDEFINED = "undefined"  # what stands where a figure has no value; never a zero, never a dash
 

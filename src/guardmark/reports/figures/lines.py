@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.values import dataclass
@@ -56,10 +57,13 @@ def draw_lines(chart: LineChart, series: Mapping[str, int]) -> Drawing:
     """Draw a chart; single marks get their names, as far as these find room."""
     limits = chart.limits or (0.0, 0.0)
     # A limit close to an edge would not be seen as one.
-    xs, ys = ([1.25 * limit] for limit in limits)
+    xs, ys = [1.25 * limits[0]], [1.25 * limits[1]]
     for line in chart.lines:
-        xs += [x for x, _ in line.points] + [end for ends in line.reach for end in ends]
-        ys += [y for _, y in line.points] + [end for ends in line.band for end in ends]
+        for x, y in line.points:
+            xs.append(x)
+            ys.append(y)
+        xs.extend(chain.from_iterable(line.reach))
+        ys.extend(chain.from_iterable(line.band))
     x_scale = scale_of(chart.x_unit, xs)
     if chart.is_logarithmic:
         above = [x for x in xs if x > 0]
@@ -105,7 +109,9 @@ def _diagonal(chart: LineChart, plane: _Plane) -> list[Markup]:
     else:
         left, right = max(x.low, y.low), min(x.high, y.high)
         ends = ((left, left), (right, right))
-    return [element("path", d=plane.path(ends), class_="chance")] if left < right else []
+    if left < right:
+        return [element("path", d=plane.path(ends), class_="chance")]
+    return []
 
 
 def _good_corner(chart: LineChart, plane: _Plane) -> list[Markup]:

@@ -40,7 +40,9 @@ class Scale:
 
     def titled(self, words: str) -> str:
         """Return what an axis shows, with its unit."""
-        return f"{words}, {self.unit_words}" if self.unit_words else words
+        if self.unit_words:
+            return f"{words}, {self.unit_words}"
+        return words
 
 
 def scale_of(unit: Unit, values: Iterable[float]) -> Scale:
@@ -49,7 +51,9 @@ def scale_of(unit: Unit, values: Iterable[float]) -> Scale:
     if unit is Unit.SHARE:
         step = _nice(max((*finite, 0.02)) / 4)
         end = step * math.ceil(max((*finite, 0.02)) / step - 1e-9)
-        return _linear(0.0, 1.0, 0.25, unit) if end >= 0.8 else _linear(0.0, end, step, unit)
+        if end >= 0.8:
+            return _linear(0.0, 1.0, 0.25, unit)
+        return _linear(0.0, end, step, unit)
     most = max((abs(value) for value in finite), default=0.0)
     if most < _NOTHING:
         most = 1.0
@@ -59,7 +63,9 @@ def scale_of(unit: Unit, values: Iterable[float]) -> Scale:
         end = step * math.ceil(most / step - 1e-9)
         return _linear(-end, end, step, unit)
     step = _nice(most / 4)
-    low = -step * math.ceil(-min(0.0, *finite) / step) if finite and min(finite) < 0 else 0.0
+    low = 0.0
+    if finite and min(finite) < 0:
+        low = -step * math.ceil(-min(0.0, *finite) / step)
     return _linear(low, step * math.ceil(most / step - 1e-9), step, unit)
 
 
@@ -70,15 +76,23 @@ def scale_between(unit: Unit, low: float, high: float, *, logarithmic: bool = Fa
         low, high = low - pad, high + pad
     if not logarithmic or low <= 0:
         return _linear(low, high, _nice((high - low) / 4), unit)
-    factors = (1, 2, 3, 5) if high / low < 20 else (1, 2, 5) if high / low < 200 else (1,)
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    marks = [factor * 10.0**power for power in powers for factor in factors]
-    marks = [mark for mark in marks if low <= mark <= high] or [low, high]
-    marks = marks[:: math.ceil(len(marks) / 7)]
-    ticks = tuple(
-        Tick(at=_place(mark, low, high, logarithmic=True), label=f"{mark:g}") for mark in marks
-    )
-    return Scale(low=low, high=high, ticks=ticks, unit_words=_words(unit), logarithmic=True)
+    factors: tuple[int, ...] = (1,)
+    if high / low < 20:
+        factors = (1, 2, 3, 5)
+    elif high / low < 200:
+        factors = (1, 2, 5)
+    marks = []
+    for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1):
+        for factor in factors:
+            mark = factor * 10.0**power
+            if low <= mark <= high:
+                marks.append(mark)
+    if not marks:
+        marks = [low, high]
+    ticks = []
+    for mark in marks[:: math.ceil(len(marks) / 7)]:
+        ticks.append(Tick(at=_place(mark, low, high, logarithmic=True), label=f"{mark:g}"))
+    return Scale(low=low, high=high, ticks=tuple(ticks), unit_words=_words(unit), logarithmic=True)
 
 
 def _linear(low: float, high: float, step: float, unit: Unit) -> Scale:
@@ -108,7 +122,9 @@ def _label(value: float, unit: Unit) -> str:
     if unit is Unit.SHARE:
         return f"{100 * value:g}"
     if unit is Unit.POINTS:
-        return "0" if abs(value) < 1e-9 else f"{100 * value:+g}"
+        if abs(value) < 1e-9:
+            return "0"
+        return f"{100 * value:+g}"
     return f"{value:,.10g}"
 
 

@@ -50,7 +50,9 @@ def element(name: str, *children: str | Markup, **attributes: float | str) -> Ma
         for key, value in attributes.items()
     )
     inner = "".join(str(escape(child)) for child in children)
-    closed = f">{inner}</{name}>" if children else "/>"
+    closed = "/>"
+    if children:
+        closed = f">{inner}</{name}>"
     return Markup(f"<{name}{written}{closed}")  # noqa: S704 - every part is escaped above
 
 
@@ -83,7 +85,9 @@ def in_legend(mark: Markup, classes: str) -> Markup:
 def number(value: float) -> str:
     """Write a coordinate with at most two places."""
     written = f"{value:.2f}".rstrip("0").rstrip(".")
-    return "0" if written == "-0" else written
+    if written == "-0":
+        return "0"
+    return written
 
 
 def fit_for_files(text: str) -> str:
@@ -99,9 +103,13 @@ def percent(share: float) -> str:
 def series_class(index: int) -> str:
     """Return the style class of a series."""
     if index < 0:
-        return "sb" if index == BASELINE else "sn"
+        if index == BASELINE:
+            return "sb"
+        return "sn"
     return f"s{index % COLOURS}"
 
 
 def _value(value: float | str) -> str:
-    return str(escape(value)) if isinstance(value, str) else number(value)
+    if isinstance(value, str):
+        return str(escape(value))
+    return number(value)

@@ -36,7 +36,9 @@ def badge_text(card: Card, *, today: date) -> str:
     measured = card.run.created_utc[:10]
     text = f"ASR {through}, {plain_line(sets)[:_MOST_NAME]}, {measured}, cohort {card.cohort.key}"
     age = age_in_days(card, today=today)
-    return f"{text}, {age} days old" if age is not None and age >= OLD_FROM_DAYS else text
+    if age is not None and age >= OLD_FROM_DAYS:
+        return f"{text}, {age} days old"
+    return text
 
 
 def age_in_days(card: Card, *, today: date) -> int | None:

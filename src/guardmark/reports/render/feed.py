@@ -63,7 +63,9 @@ def _read_time(text: str) -> datetime | None:
         when = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+    if when.tzinfo is not None:
+        return when
+    return when.replace(tzinfo=UTC)
 
 
 def _add(parent: ET.Element, name: str, text: str) -> None:

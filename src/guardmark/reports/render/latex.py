@@ -10,7 +10,7 @@ from guardmark.reports.document.safe_text import latex_line
 from guardmark.reports.document.wording import cell_text, count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from jinja2 import Template
 
@@ -37,35 +37,56 @@ def latex_files(document: Document, name: str = "") -> dict[str, str]:
 
 def _render(table: Table, document: Document) -> str:
     columns = list(_columns(table))
-    cells = [cell for row in table.rows for cell in row.cells]
+    texts = [column[-1] for column in columns]
+    rows = zip(*texts, strict=True)
+    has_undefined = False
+    for row in table.rows:
+        if any(map(_is_undefined, row.cells)):
+            has_undefined = True
     return _template().render(
         table=table,
         document=document,
         columns=columns,
-        rows=zip(table.rows, zip(*(texts for *_, texts in columns), strict=True), strict=True),
-        has_undefined=any(map(_is_undefined, cells)),
+        rows=zip(table.rows, rows, strict=True),
+        has_undefined=has_undefined,
     )
 
 
 def _columns(table: Table) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield alignment, head and texts; counts that no column shows follow their figures."""
     columns = list(zip(*(row.cells for row in table.rows), strict=True))
-    shown = {tuple(cell_text(cell).rpartition("/")[2] for cell in cells) for cells in columns}
+    shown = set(map(_counts_of_texts, columns))
     for column, cells in zip(table.columns, columns, strict=True):
-        head, texts = latex_line(column.title), tuple(map(_text, cells))
-        yield "r" if column.numeric else "l", head, texts
-        trials = [getattr(cell, "trials", None) for cell in cells]
-        counts = tuple("" if each is None else count_text(each) for each in trials)
+        alignment = "r" if column.numeric else "l"
+        yield alignment, latex_line(column.title), tuple(map(_text, cells))
+        counts = tuple(map(_trials, cells))
         if any(counts) and counts not in shown:
             shown.add(counts)
             yield "r", "$n$", counts
 
 
+def _counts_of_texts(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """Return what a column shows as counts: of `3/40` the 40."""
+    return tuple(cell_text(cell).rpartition("/")[2] for cell in cells)
+
+
+def _trials(cell: Cell) -> str:
+    """Return how many trials a figure rests on; nothing where it says none."""
+    trials = getattr(cell, "trials", None)
+    if trials is None:
+        return ""
+    return count_text(trials)
+
+
 def _text(cell: Cell) -> str:
-    text = "---" if _is_undefined(cell) else latex_line(cell_text(cell))
+    text = latex_line(cell_text(cell))
+    if _is_undefined(cell):
+        text = "---"
     if isinstance(cell, FigureCell) and cell.is_strong:
         return rf"\textbf{{{text}}}"
-    return rf"\texttt{{{text}}}" if text and getattr(cell, "code", False) else text
+    if text and getattr(cell, "code", False):
+        return rf"\texttt{{{text}}}"
+    return text
 
 
 def _is_undefined(cell: Cell) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from itertools import pairwise
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.values import dataclass
@@ -48,10 +48,18 @@ def render_terminal(document: Document, *, width: int = 100, colour: bool = Fals
     lines.extend(_lead(document, space, colour=colour))
     for section in document.sections:
         lines.extend(_section(section, space, colour=colour))
-    title = _heading(document.title, space, colour=colour)
-    below = (f"{_MARGIN}{line}" if line else "" for line in lines)
-    single_spaced = (line for before, line in pairwise(("", *title, *below)) if before or line)
-    return "\n".join(single_spaced) + "\n"
+    text = ""
+    before = ""
+    for line in _heading(document.title, space, colour=colour):
+        text += f"{line}\n"
+        before = line
+    for line in lines:
+        if line:
+            text += f"{_MARGIN}{line}\n"
+        elif before:
+            text += "\n"
+        before = line
+    return text
 
 
 def _lead(document: Document, width: int, *, colour: bool) -> Iterator[str]:
@@ -82,11 +90,9 @@ def _pictured(
         if drawn and is_whole:
             yield from ("", *drawn)
         return
-    for at in range(max(len(lines), len(drawn))):
-        left = lines[at] if at < len(lines) else ""
-        right = drawn[at] if at < len(drawn) else ""
-        filled = left + " " * (wide - len(plain[at] if at < len(plain) else ""))
-        yield f"{filled}{right}".rstrip()
+    for left, unpainted, right in zip_longest(lines, plain, drawn, fillvalue=""):
+        gap = " " * (wide - len(unpainted))
+        yield f"{left}{gap}{right}".rstrip()
 
 
 def _verdicts(document: Document, width: int, *, colour: bool) -> Iterator[str]:
@@ -112,14 +118,21 @@ def _verdicts(document: Document, width: int, *, colour: bool) -> Iterator[str]:
 def _verdict_text(verdict: Headline, document: Document) -> str:
     """Return what is said of one: all of it, or what the table beside it does not hold."""
     is_card = verdict in document.cards
-    parts = [verdict.verdict] if is_card or not document.is_tabled else []
+    parts = []
+    if is_card or not document.is_tabled:
+        parts.append(verdict.verdict)
     if not document.is_tabled:
         parts.append(verdict.figures)
     parts += verdict.notes
     if is_card:
         parts += verdict.blind_spots
-    said = (part[:1].upper() + part[1:] for part in parts if part)
-    return ". ".join(part.rstrip(".") for part in said) + "." if any(parts) else ""
+    sentences = []
+    for part in filter(None, parts):
+        sentence = part[:1].upper() + part[1:]
+        sentences.append(sentence.rstrip("."))
+    if sentences:
+        return ". ".join(sentences) + "."
+    return ""
 
 
 def _section(section: Section, width: int, *, colour: bool) -> Iterator[str]:
@@ -136,7 +149,9 @@ def _section(section: Section, width: int, *, colour: bool) -> Iterator[str]:
             yield ""
         yield from lines
     if folded:
-        more = f"; and {len(folded) - _NAMED} more" if len(folded) > _NAMED else ""
+        more = ""
+        if len(folded) > _NAMED:
+            more = f"; and {len(folded) - _NAMED} more"
         text = f"Folded here, with rows: {'; '.join(folded[:_NAMED])}{more}."
         yield ""
         yield from _wrapped(text, width, rest="  ")
@@ -152,7 +167,8 @@ def _block(block: Block, width: int, *, colour: bool) -> Iterator[str]:
             first = "- Note: " if block.tone is Tone.WARNING else "- "
             for at, line in enumerate(block.lines):
                 yield from _wrapped(plain_line(line), width, first=first, rest="  ")
-                if command := block.command(at):
+                command = block.command(at)
+                if command:
                     yield f"    {plain_line(command)}"
         case Facts():
             yield from _heading(block.title, width, colour=colour)
@@ -249,10 +265,14 @@ def _columns(
         sizes[-1] = max(_NARROWEST // 2, sizes[-1] - over)
     for at in (0, *part.rows):
         texts = [cells[at][column] for column in part.columns]
-        last = _wrapped(texts[-1], sizes[-1]) if len(texts[-1]) > sizes[-1] else texts[-1:]
+        last = texts[-1:]
+        if len(texts[-1]) > sizes[-1]:
+            last = _wrapped(texts[-1], sizes[-1])
         is_dim = at > 0 and table.rows[at - 1].tone is Tone.MUTED
         for number, words in enumerate(last):
-            line = [*texts[:-1], words] if number == 0 else [*[""] * (len(texts) - 1), words]
+            line = [*texts[:-1], words]
+            if number > 0:
+                line[:-1] = [""] * (len(line) - 1)
             aligned = []
             for column, text, size in zip(part.columns, line, sizes, strict=True):
                 side = ">" if table.columns[column].numeric else "<"
@@ -289,4 +309,6 @@ def _wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[
 
 
 def _painted(text: str, paint: str, *, use: bool) -> str:
-    return f"{paint}{text}{_PLAIN}" if use else text
+    if use:
+        return f"{paint}{text}{_PLAIN}"
+    return text

@@ -45,7 +45,9 @@ def plane_lines(chart: LineChart, order: Sequence[str] = ()) -> list[str]:
 
 def _values(chart: LineChart, axis: int) -> list[float]:
     values = [point[axis] for line in chart.lines for point in line.points]
-    return [*values, chart.limits[axis]] if chart.limits else values
+    if chart.limits:
+        return [*values, chart.limits[axis]]
+    return values
 
 
 def _grid(

@@ -97,7 +97,8 @@ def arms_table(card: AdaptiveCard) -> Table:
     rates += [(words[each.arm], each.at_budget, card.budget) for each in card.arms]
     if card.gradient is not None:
         rates.append((words["gradient"], card.gradient.full, card.budget))
-    if (ahead := card.extrapolated) is not None and ahead.beta.rate.value is not None:
+    ahead = card.extrapolated
+    if ahead is not None and ahead.beta.rate.value is not None:
         models = [(f"blind, extrapolated{model}", rate) for model, rate in ahead.shown]
         rates += [(arm, rate, card.extrapolated_at) for arm, rate in models]
     return table_of(
@@ -156,7 +157,9 @@ def arm_line(card: AdaptiveCard, arm: ArmCurve) -> Line:
 def arm_words(card: AdaptiveCard) -> dict[str, str]:
     """Name arms for what they know."""
     words = _ATTACK_ARMS
-    return words if card.shares_memory else {**words, "adaptive": words["alone"]}
+    if card.shares_memory:
+        return words
+    return {**words, "adaptive": words["alone"]}
 
 
 def access_text(card: AdaptiveCard) -> str:
@@ -190,7 +193,9 @@ def proof_words(card: AdaptiveCard) -> str:
 def headline(card: AdaptiveCard) -> SeedMean | None:
     """Return the mean that stands for the whole measurement, where there is one."""
     seeds = card.seeds
-    return None if seeds is None or len(seeds.counted) < seeds.seeds else seeds.headline
+    if seeds is None or len(seeds.counted) < seeds.seeds:
+        return None
+    return seeds.headline
 
 
 def headline_cell(card: AdaptiveCard) -> FigureCell:
@@ -209,7 +214,9 @@ def holding_sentence(card: AdaptiveCard) -> str:
     if not trials:
         return f"{card.name}: undefined {under}: no attack was answered."
     if share.value:
-        over = "" if mean is None else f" on average over {mean.seeds} seeds"
+        over = ""
+        if mean is not None:
+            over = f" on average over {mean.seeds} seeds"
         confirmed = ""
         if card.audit is not None and card.audit.rounds:
             last = figure_text(card.audit.rounds[-1].full)
@@ -219,8 +226,12 @@ def holding_sentence(card: AdaptiveCard) -> str:
             f"{over} {under}; {percent_text(card.rounds[0].full.value)} did as they are{confirmed}."
         )
     else:
-        over = "" if mean is None else f" at any of {mean.seeds} seeds"
-        bound = f"; the true share may be up to {percent_text(share.high)}" if share.high else ""
+        over = ""
+        if mean is not None:
+            over = f" at any of {mean.seeds} seeds"
+        bound = ""
+        if share.high:
+            bound = f"; the true share may be up to {percent_text(share.high)}"
         if "RATE_LIMITED" in card.flags:
             bound = "; it seems to block by a limit on calls, so this says little of the attacks"
         outcome = f"{card.name} was not broken{over} {under}{bound}."
@@ -239,7 +250,9 @@ def gain_sentence(card: AdaptiveCard) -> str:
         over = f", mean of {card.seeds.seeds} seeds"
     each = "; ".join(f"{measure_text(gain)} at {count_text(k)}" for k, gain in gains)
     below = [count_text(k) for k, gain in gains if gain.high is not None and gain.high < 0]
-    behind = f". Drawing at random did better at {', '.join(below)}" if below else ""
+    behind = ""
+    if below:
+        behind = f". Drawing at random did better at {', '.join(below)}"
     seed = " (first seed)" if card.seeds is not None else ""
     in_all = (
         f"Within {card.budget:,} calls in all, where the adaptive arm pays for "
@@ -275,7 +288,9 @@ def audit_sentence(card: AdaptiveCard) -> str:
             "rest on a judgement or a table (V3, V3-table) that nobody audited; to audit "
             "them: guardmark audit RUN --what bypasses"
         )
-        return unaudited if card.resting else ""
+        if card.resting:
+            return unaudited
+        return ""
     if not audit.drawn:
         return f"{card.name}: nothing rests on a judgement any more, so the audit tells nothing"
     least, most = percent_text(audit.least), percent_text(audit.most)
@@ -294,7 +309,9 @@ def audit_sentence(card: AdaptiveCard) -> str:
 
 
 def _first_seed(card: AdaptiveCard) -> str:
-    return "Seed 1; the table of seeds has the means over all. " if card.seeds is not None else ""
+    if card.seeds is not None:
+        return "Seed 1; the table of seeds has the means over all. "
+    return ""
 
 
 def seeds_table(card: AdaptiveCard) -> Table | None:
@@ -336,14 +353,12 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
 
 
 def _seeds_note(*, is_first_left_out: bool) -> str:
-    left_out = (
-        (
+    left_out = ""
+    if is_first_left_out:
+        left_out = (
             " Seed 1 is left out, since the attacker model (round 5) had its turn there "
             "and at no other seed."
         )
-        if is_first_left_out
-        else ""
-    )
     return (
         "Rounds 2 to 4 and their control arms were carried out with each seed, each "
         "with a memory of its own; baseline, diagnosis and fixed list were asked "
@@ -357,7 +372,9 @@ def _seeds_note(*, is_first_left_out: bool) -> str:
 def _each_seed(mean: SeedMean, unit: Unit) -> str:
     by_seed = ", ".join(value_text(each, unit) for each in mean.by_seed[:_SHOWN])
     more = mean.seeds - _SHOWN
-    return f"{by_seed} and {count_text(more)} more" if more > 0 else by_seed
+    if more > 0:
+        return f"{by_seed} and {count_text(more)} more"
+    return by_seed
 
 
 def _spread_text(mean: SeedMean, unit: Unit) -> str:
@@ -418,7 +435,9 @@ def _amount(value: float | None) -> str:
     """Write an amount with three digits that count, whole numbers from 100 on."""
     if value is None:
         return UNDEFINED
-    return count_text(round(value)) if value >= 100 or value == int(value) else f"{value:.3g}"
+    if value >= 100 or value == int(value):
+        return count_text(round(value))
+    return f"{value:.3g}"
 
 
 def calls_table(card: AdaptiveCard) -> Table:

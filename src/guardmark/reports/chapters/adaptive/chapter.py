@@ -97,7 +97,8 @@ def adaptive_document(
 ) -> Document:
     """Write adaptive rounds as a report of their own, a section for each defense."""
     sections = [section(card.name, card.name, *_card(card, taken)) for card in cards]
-    if across := _across(tuple(cards), pairs, left_out or {}):
+    across = _across(tuple(cards), pairs, left_out or {})
+    if across:
         sections.append(section("across", "All together", *across))
     return Document(title="Adaptive rounds", subtitle="", sections=tuple(sections))
 
@@ -183,9 +184,9 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> tuple[Block, ...]:
 def _gradient_sentence(defense: str, gradient: GradientCard) -> str:
     """Say what following the gradient brought through, beside the arms that see answers."""
     rates = [figure_text(rate) for rate in (gradient.full, gradient.gain)]
-    unproved = (
-        f"; {gradient.unproved:,} more by unproved variants (V4)" if gradient.unproved else ""
-    )
+    unproved = ""
+    if gradient.unproved:
+        unproved = f"; {gradient.unproved:,} more by unproved variants (V4)"
     return (
         f"{defense}: with gradient access (A3, {gradient.attack}) {rates[0]} of "
         f"attacks got through, {rates[1]} more than as they are{unproved}"
@@ -205,7 +206,9 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
         known = [each for part in ("labels", "signs") for each in _known(card, part)]
         before = ["odd characters are turned away before that"] if gate and known else []
         diagnosis = "; ".join((*known, *before)) or f"not known (best guess: {label})"
-    more_seeds = f"; the search with {seeds} seeds derived from it" if seeds != 1 else ""
+    more_seeds = ""
+    if seeds != 1:
+        more_seeds = f"; the search with {seeds} seeds derived from it"
     facts = [
         ("Access", access),
         ("Knowledge", success.KNOWLEDGE[memory]),

@@ -207,7 +207,9 @@ def _spending_table(defense: str, attacker: AttackerCard) -> Table:
 
 def attacker_text(attacker: AttackerCard) -> str:
     """Name the models of an attack."""
-    critic = f"; closeness guessed by {attacker.critic.model}" if attacker.critic else ""
+    critic = ""
+    if attacker.critic:
+        critic = f"; closeness guessed by {attacker.critic.model}"
     if not attacker.has_judge:
         return f"{attacker.model}; nobody judged whether candidates ask for the same{critic}"
     tau = ""
@@ -296,15 +298,13 @@ def twin_text(twin: RewordingCard) -> str:
 def critic_text(critic: CriticCard) -> str:
     """Say what a critic was asked and how it answered."""
     calls = count_text(critic.spending.calls)
-    answered = (
-        (
+    answered = "left nothing to guess"
+    if critic.spending.calls:
+        answered = (
             f"asked {calls} times how close a blocked candidate came; "
             f"{rate_text(critic.guessed)} of its answers hold a figure. It chose which "
             "candidates the attacker model was shown, and nothing else"
         )
-        if critic.spending.calls
-        else "left nothing to guess"
-    )
     if critic.has_scores:
         answered = "not asked: the defense tells its score (A2), which the attacker model is shown"
     return f"the critic ({critic.model}) was {answered}"
@@ -396,7 +396,9 @@ def _effect_texts(effects: Effects) -> Iterator[str]:
 def _rate(effect: EffectRate) -> str:
     text = rate_text(effect.rate)
     unknown = effect.malformed + effect.error
-    return f"{text[:-1]}; with unknown outcomes {_bounds_text(effect)})" if unknown else text
+    if unknown:
+        return f"{text[:-1]}; with unknown outcomes {_bounds_text(effect)})"
+    return text
 
 
 def _bounds_text(effect: EffectRate) -> str:
@@ -410,7 +412,9 @@ def _unknown_text(effect: EffectRate) -> str:
     """Count ends that are not known, by why."""
     errors = f"{count_text(effect.error)} error{'' if effect.error == 1 else 's'}"
     unknown = f"{count_text(effect.malformed)} malformed, {errors}"
-    return unknown if effect.malformed or effect.error else "0"
+    if effect.malformed or effect.error:
+        return unknown
+    return "0"
 
 
 def reading_sentence(target: TargetCard) -> str:

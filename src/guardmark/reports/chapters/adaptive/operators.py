@@ -65,7 +65,9 @@ def wrapper_sentence(card: AdaptiveCard) -> str:
     ]
     if not blocked:
         return ""
-    more = f" and {count_text(len(blocked) - _LISTED)} more" if len(blocked) > _LISTED else ""
+    more = ""
+    if len(blocked) > _LISTED:
+        more = f" and {count_text(len(blocked) - _LISTED)} more"
     operators = f"{', '.join(blocked[:_LISTED])}{more}"
     return (
         f"{card.name}: blocks the wrapper whatever it carries, neutral sentences too: "
@@ -178,14 +180,12 @@ def repair_sentence(card: AdaptiveCard) -> str:
         f"{rate_text(fixed.cost)} of the benign texts let through so far. None of "
         f"{fixed.checked:,} texts blocked before passes"
     )
-    untouched = (
-        (
+    untouched = ""
+    if fixed.after.most == 0:
+        untouched = (
             f". None of {fixed.after.seeds} searches found a way; a further one may, and "
             "then for many attacks at once, since they share what they learn"
         )
-        if fixed.after.most == 0
-        else ""
-    )
     no_gain = "" if fixed.is_shown_to_help else "; not shown to help, so it is not offered"
     return sentence + (refused if fixed.refused else "") + untouched + no_gain
 
@@ -211,7 +211,8 @@ def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
             "that is what the second attack is for."
         ),
     )
-    if not (entry := _repair_entry(card, taken)):
+    entry = _repair_entry(card, taken)
+    if not entry:
         return [table]
     listing = Listing(
         id=f"adaptive-repair-lines-{slug(card.name)}",
@@ -224,7 +225,9 @@ def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
 def repair_fragment(cards: Sequence[AdaptiveCard], taken: Sequence[str]) -> str | None:
     """Write the best repair of each defense as a fragment of a configuration."""
     lines = [line for card in cards for line in _repair_entry(card, taken)]
-    return "\n".join((*_HEAD, "defenses:", *lines)) + "\n" if lines else None
+    if lines:
+        return "\n".join((*_HEAD, "defenses:", *lines)) + "\n"
+    return None
 
 
 def _repair_entry(card: AdaptiveCard, taken: Sequence[str]) -> list[str]:

@@ -108,7 +108,9 @@ def _subtitle(cards: Sequence[AdaptiveCard]) -> str:
 def _meaning_of_all(cards: Sequence[AdaptiveCard]) -> tuple[str, ...]:
     """Return what a pass amounts to where that is the same for each of several defenses."""
     told = [_meaning(card) for card in cards]
-    return told[0] if len(cards) > 1 and all(each == told[0] for each in told) else ()
+    if len(cards) > 1 and all(each == told[0] for each in told):
+        return told[0]
+    return ()
 
 
 def _meaning(card: AdaptiveCard) -> tuple[str, ...]:
@@ -124,7 +126,9 @@ def _lines(
     of_all: tuple[str, ...],
 ) -> Iterator[str]:
     """Say what no table does: the cheapest trick, a repair that helps, why nothing was sought."""
-    start = f"{card.name}: " if len(cards) > 1 else ""
+    start = ""
+    if len(cards) > 1:
+        start = f"{card.name}: "
     first, last = card.rounds[0].full, card.rounds[-1].full
     if not first.trials:
         yield f"{start}no attack was answered, so nothing is known"

@@ -19,7 +19,7 @@ from guardmark.reports.render.html.page import page_style
 
 if TYPE_CHECKING:
     from guardmark.analysis.cards.card import Card
-    from guardmark.analysis.cards.published import PublishedCohort, PublishedResult
+    from guardmark.analysis.cards.claims import PublishedCohort, PublishedResult
     from guardmark.analysis.cards.ranking import Ranked
     from guardmark.reports.figures.interval import IntervalPlot
 
@@ -137,8 +137,15 @@ def _claimed(
     def terms(result: PublishedResult) -> tuple[str, ...]:
         of = result.cohort
         return (
-            *(of.dataset, of.metric, of.dataset_revision, of.split, of.label_mapping),
-            *(of.metric_impl, of.threshold_policy, of.harness, of.aggregation),
+            of.dataset,
+            of.metric,
+            of.dataset_revision,
+            of.split,
+            of.label_mapping,
+            of.metric_impl,
+            of.threshold_policy,
+            of.harness,
+            of.aggregation,
         )
 
     ordered = sorted(published, key=lambda each: (terms(each), each.guard))

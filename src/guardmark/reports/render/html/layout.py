@@ -23,25 +23,34 @@ _MOST_COLUMNS: Final = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """How the blocks of a document are drawn: alike in every chart."""
+    """How the blocks of a document are drawn: alike in every chart.
 
-    series: Mapping[str, int]  # index of each defense under test
-    drawn: Mapping[str, int]  # the same, baselines included
-    text_bytes: int | None  # most bytes of a sample's text, or None where texts are left out
-    ids: frozenset[str] = frozenset()  # what a link can lead to
+    Attributes:
+        series: Index of each defense under test.
+        drawn: The same, baselines included.
+        text_bytes: Most bytes of a sample's text, or None where texts are left out.
+        ids: What a link can lead to.
+    """
+
+    series: Mapping[str, int]
+    drawn: Mapping[str, int]
+    text_bytes: int | None
+    ids: frozenset[str] = frozenset()
 
 
 def page_of(document: Document, *, text_bytes: int | None) -> Page:
     """Give every defense of a document its index."""
     series = series_of(document)
     baselines = {each.defense: BASELINE for each in document.verdicts if each.baseline}
-    shown = [each for each in document.sections if not each.empty]
-    held = (*document.lead, *(block for each in shown for block in each.blocks))
-    blocks = [getattr(block, "id", "") for block in held]
+    ids = {getattr(block, "id", "") for block in document.lead}
+    for section in document.sections:
+        if not section.empty:
+            ids.add(section.id)
+            ids.update(getattr(block, "id", "") for block in section.blocks)
     return Page(
         series=series,
         drawn={**baselines, **series},
-        ids=frozenset((*blocks, *(each.id for each in shown))),
+        ids=frozenset(ids),
         text_bytes=text_bytes,
     )
 
@@ -72,7 +81,9 @@ def groups_of(blocks: Sequence[Block]) -> Iterator[tuple[str, Iterator[Block]]]:
 def _group_kind(block: Block) -> str:
     if isinstance(block, LineChart | Histogram | FlowChart):
         return "drawings"
-    return "folds" if isinstance(block, Table) and block.collapsed else "one"
+    if isinstance(block, Table) and block.collapsed:
+        return "folds"
+    return "one"
 
 
 def is_wide(table: Table) -> bool:

@@ -109,7 +109,9 @@ def intervals_html(chart: IntervalChart, plot: IntervalPlot) -> Markup:
     """Write a chart of dots with whiskers: a table whose rows are drawn."""
     is_many = len(plot.legend) > 1
     block_id = escape(chart.id)
-    legend = _legend(plot.legend) if is_many else ""
+    legend = ""
+    if is_many:
+        legend = _legend(plot.legend)
     axis = escape(plot.scale.titled(chart.axis))
     if chart.reference:
         axis += f"; dashed: {chart.reference[1]}"
@@ -248,7 +250,9 @@ def _cell(cell: Cell) -> str:
     if not isinstance(cell, FigureCell):
         return _words(cell)
     if cell.value is None:
-        reason = f" <small>{escape(cell.reason)}</small>" if cell.reason else ""
+        reason = ""
+        if cell.reason:
+            reason = f" <small>{escape(cell.reason)}</small>"
         return f'<span class="none">undefined</span>{reason}'
     words = f"{escape(value_text(cell.value, cell.unit))}"
     if cell.is_strong:
@@ -319,7 +323,9 @@ def _mark_note(mark: IntervalMark) -> str:
 
 def _figure(block: LineChart | Histogram | FlowChart, drawing: Drawing) -> str:
     block_id = escape(block.id)
-    legend = _legend(drawing.legend) if drawing.legend else ""
+    legend = ""
+    if drawing.legend:
+        legend = _legend(drawing.legend)
     style = "aside vh" if drawing.legend else "aside"
     return (
         f'<figure class="drawing" id="{block_id}">\n'

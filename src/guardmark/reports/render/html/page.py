@@ -46,7 +46,9 @@ def render_html(document: Document, *, texts: bool = True) -> str:
     sizes = [len(text.encode()) - _REMARK_BYTES for text in _TEXT.findall(html)]
     saved = {limit: sum(max(0, size - limit) for size in sizes) for limit in _TEXT_BYTES[1:]}
     limit = next((limit for limit in saved if saved[limit] >= excess), _TEXT_BYTES[-1])
-    return _render(document, limit) if saved[limit] else html
+    if saved[limit]:
+        return _render(document, limit)
+    return html
 
 
 def page_style() -> tuple[Markup, str]:

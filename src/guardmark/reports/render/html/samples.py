@@ -238,7 +238,8 @@ def _sample(entry: SampleEntry, page: Page, facets: Mapping[tuple[str, str], str
             # The pair too: "false alarm of this defense" is more than both by themselves.
             tokens.extend((defense, f"{KINDS[answer.flaw].token}{defense}"))
     markup, characters, story = None, 0, []
-    if (most := page.text_bytes) is not None:
+    most = page.text_bytes
+    if most is not None:
         markup, characters = show_text(entry.excerpt, most_bytes=most)
         story = [(who, show_text(text, most_bytes=most)[0]) for who, text in entry.story]
     return ShownSample(

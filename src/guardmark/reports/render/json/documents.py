@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.compare.runs_compared import Compared, PairDetail, ScopedComparisons
     from guardmark.analysis.defense.costs import PartRetries
     from guardmark.analysis.defense.latency import Latency
+    from guardmark.analysis.defense.slices import SliceTable
     from guardmark.analysis.gate import GateCheck, GateResult
     from guardmark.analysis.pipeline.judges import JudgesAssessed
     from guardmark.analysis.pipeline.small_slices import SliceStability
@@ -87,21 +88,33 @@ SENTENCES: Final[Sentences] = {
 """Words that stand beside figures: class, key, and the function that writes them."""
 
 _OF_MANIFEST: Final = (
-    *("name", "guardmark_version", "config_sha256", "data_sha256", "evaluator"),
-    *("seed", "repeats", "on_malformed", "on_error", "parts"),
+    "name",
+    "guardmark_version",
+    "config_sha256",
+    "data_sha256",
+    "evaluator",
+    "seed",
+    "repeats",
+    "on_malformed",
+    "on_error",
+    "parts",
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryRun:
-    """What was run, and how far it came."""
+    """What was run, and how far it came.
 
-    manifest: RunManifest = field(metadata={"json": _OF_MANIFEST})  # What was run.
-    # How far the run is.
+    Attributes:
+        manifest: What was run.
+        status: How far the run is.
+        settings: What the reader decided beforehand.
+    """
+
+    manifest: RunManifest = field(metadata={"json": _OF_MANIFEST})
     status: RunStatus = field(
         metadata={"json": ("state", "planned", "stored", "retried", "remarks")}
     )
-    # What the reader decided beforehand.
     settings: AnalysisSettings = field(
         metadata={"json": ("confidence", "min_per_category", "margin")}
     )
@@ -109,84 +122,140 @@ class SummaryRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceTimes:
-    """Median latency of the slices of one facet."""
+    """Median latency of the slices of one facet.
 
-    facet: str  # Name of the facet.
-    is_attack: bool  # Whether these are attacks or benign samples.
-    median_ms: Mapping[str, Quantile | None]  # Of all timed answers of each slice, or None.
+    Attributes:
+        facet: Name of the facet.
+        is_attack: Whether these are attacks or benign samples.
+        median_ms: Of all timed answers of each slice, or None.
+    """
+
+    facet: str
+    is_attack: bool
+    median_ms: Mapping[str, Quantile | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTiming:
-    """Everything that comes from a clock."""
+    """Everything that comes from a clock.
 
-    created_utc: str  # Start of the run.
-    defenses: Mapping[str, Latency]  # Latencies of each defense.
-    stages: Mapping[str, Latency]  # Of target model and judges.
-    systems: Mapping[str, Latency]  # Of each arm of a pipeline, end to end without its judges.
-    overhead_ms: Mapping[str, Difference]  # How much longer one waits behind each guard, paired.
-    slice_medians: Mapping[str, tuple[SliceTimes, ...]]  # Of the slices of each defense.
-    adaptive: Mapping[str, CostPerBypass]  # Service time in seconds of what attacked each defense.
-    retries: tuple[PartRetries, ...]  # Parts whose requests had to be sent again.
+    Attributes:
+        created_utc: Start of the run.
+        defenses: Latencies of each defense.
+        stages: Of target model and judges.
+        systems: Of each arm of a pipeline, end to end without its judges.
+        overhead_ms: How much longer one waits behind each guard, paired.
+        slice_medians: Of the slices of each defense.
+        adaptive: Service time in seconds of what attacked each defense.
+        retries: Parts whose requests had to be sent again.
+    """
+
+    created_utc: str
+    defenses: Mapping[str, Latency]
+    stages: Mapping[str, Latency]
+    systems: Mapping[str, Latency]
+    overhead_ms: Mapping[str, Difference]
+    slice_medians: Mapping[str, tuple[SliceTimes, ...]]
+    adaptive: Mapping[str, CostPerBypass]
+    retries: tuple[PartRetries, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The figures of a run."""
+    """The figures of a run.
 
-    schema_version: int  # Raised when a field goes or changes its meaning.
-    run: SummaryRun  # What was run, and how far it came.
-    data: tuple[DataManifest, ...]  # Each data set with version, hash and counts.
-    verdicts: Mapping[str, str]  # The verdict line of each system and each defense.
-    analysis: RunAnalysis = field(metadata={"json": "*"})  # Everything a report says.
-    timing: RunTiming  # Everything that comes from a clock.
+    Attributes:
+        schema_version: Raised when a field goes or changes its meaning.
+        run: What was run, and how far it came.
+        data: Each data set with version, hash and counts.
+        verdicts: The verdict line of each system and each defense.
+        analysis: Everything a report says.
+        timing: Everything that comes from a clock.
+    """
+
+    schema_version: int
+    run: SummaryRun
+    data: tuple[DataManifest, ...]
+    verdicts: Mapping[str, str]
+    analysis: RunAnalysis = field(metadata={"json": "*"})
+    timing: RunTiming
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedPair:
-    """Two defenses side by side."""
+    """Two defenses side by side.
 
-    pair: PairedComparison = field(metadata={"json": "*"})  # Both rates against each other.
-    recommendation: str  # What follows for a choice between the two.
-    detail: PairDetail | None  # What lies behind, or None beyond the first twelve pairs.
+    Attributes:
+        pair: Both rates against each other.
+        recommendation: What follows for a choice between the two.
+        detail: What lies behind, or None beyond the first twelve pairs.
+    """
+
+    pair: PairedComparison = field(metadata={"json": "*"})
+    recommendation: str
+    detail: PairDetail | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedScope:
-    """Subjects against each other at one scope."""
+    """Subjects against each other at one scope.
 
-    compared: Compared = field(metadata={"json": "*"})  # The comparison.
-    pairs: tuple[ComparedPair, ...]  # Every compared pair.
-    caveats: tuple[str, ...]  # What weakens it.
+    Attributes:
+        compared: The comparison.
+        pairs: Every compared pair.
+        caveats: What weakens it.
+    """
+
+    compared: Compared = field(metadata={"json": "*"})
+    pairs: tuple[ComparedPair, ...]
+    caveats: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonDocument:
-    """Defenses against each other, in one run or across runs."""
+    """Defenses against each other, in one run or across runs.
 
-    schema_version: int  # Raised when a field goes or changes its meaning.
-    # The defenses; the systems where the runs hold no two defenses.
+    Attributes:
+        schema_version: Raised when a field goes or changes its meaning.
+        first: The defenses; the systems where the runs hold no two defenses.
+        system: What came out of guard and model; null without a pipeline.
+    """
+
+    schema_version: int
     first: ComparedScope = field(metadata={"json": "*"})
-    system: ComparedScope | None  # What came out of guard and model; null without a pipeline.
+    system: ComparedScope | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateDocument:
-    """A gate and how each limit stands."""
+    """A gate and how each limit stands.
 
-    schema_version: int  # Raised when a field goes or changes its meaning.
-    run: str  # The run that was checked.
-    baseline: str | None  # The run it was checked against, or None.
-    result: GateResult = field(metadata={"json": "*"})  # Every check.
-    caveats: tuple[str, ...]  # What weakens them.
+    Attributes:
+        schema_version: Raised when a field goes or changes its meaning.
+        run: The run that was checked.
+        baseline: The run it was checked against, or None.
+        result: Every check.
+        caveats: What weakens them.
+    """
+
+    schema_version: int
+    run: str
+    baseline: str | None
+    result: GateResult = field(metadata={"json": "*"})
+    caveats: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StabilityDocument:
-    """How far small slices of a run lie from the whole."""
+    """How far small slices of a run lie from the whole.
 
-    schema_version: int  # Raised when a field goes or changes its meaning.
-    stability: SliceStability = field(metadata={"json": "*"})  # The figures.
+    Attributes:
+        schema_version: Raised when a field goes or changes its meaning.
+        stability: The figures.
+    """
+
+    schema_version: int
+    stability: SliceStability = field(metadata={"json": "*"})
 
 
 DOCUMENTS: Final = ("summary", "comparison", "gate", "stability", "chains")
@@ -230,25 +299,29 @@ def _headlines(analysis: RunAnalysis) -> Sequence[Headline]:
     return write_verdicts(analysis)
 
 
+def _slice_times(tables: Sequence[SliceTable]) -> tuple[SliceTimes, ...]:
+    times = []
+    for table in tables:
+        medians = {rate.name: rate.median_latency_ms for rate in table.rates}
+        times.append(SliceTimes(facet=table.facet, is_attack=table.is_attack, median_ms=medians))
+    return tuple(times)
+
+
 def _timing(analysis: RunAnalysis) -> RunTiming:
-    arms = analysis.pipeline.arms if analysis.pipeline else ()
+    stages: Mapping[str, Latency] = {}
+    overhead_ms: dict[str, Difference] = {}
+    if analysis.pipeline is not None:
+        stages = analysis.pipeline.stages
+        for arm in analysis.pipeline.arms:
+            if arm.gain is not None:
+                overhead_ms[arm.name] = arm.gain.overhead_ms
     return RunTiming(
         created_utc=analysis.manifest.created_utc,
         defenses={each.name: each.latency for each in analysis.defenses},
-        stages=analysis.pipeline.stages if analysis.pipeline else {},
+        stages=stages,
         systems={each.name: each.latency for each in analysis.system},
-        overhead_ms={arm.name: arm.gain.overhead_ms for arm in arms if arm.gain is not None},
-        slice_medians={
-            each.name: tuple(
-                SliceTimes(
-                    facet=table.facet,
-                    is_attack=table.is_attack,
-                    median_ms={entry.name: entry.median_latency_ms for entry in table.rates},
-                )
-                for table in each.slices
-            )
-            for each in analysis.defenses
-        },
+        overhead_ms=overhead_ms,
+        slice_medians={each.name: _slice_times(each.slices) for each in analysis.defenses},
         adaptive={card.name: card.costs.seconds for card in analysis.adaptive},
         retries=analysis.retries,
     )

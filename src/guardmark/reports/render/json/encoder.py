@@ -43,12 +43,19 @@ _WIDEST: Final = 400  # an estimate, all of its fields, is some 350 characters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One key of an object."""
+    """One key of an object.
 
-    key: str  # As JSON has it; `*` where the keys of the value stand for it.
-    name: str  # Field or property that holds the value.
-    within: str  # Attribute of this value that is meant; empty for the value itself.
-    annotation: str  # Type of the field, as it is written in the class.
+    Attributes:
+        key: As JSON has it; `*` where the keys of the value stand for it.
+        name: Field or property that holds the value.
+        within: Attribute of this value that is meant; empty for the value itself.
+        annotation: Type of the field, as it is written in the class.
+    """
+
+    key: str
+    name: str
+    within: str
+    annotation: str
 
     @property
     def is_table(self) -> bool:
@@ -61,7 +68,14 @@ class Entry:
         if not self.within:
             return outer
         inner: Callable[[Any], object] = attrgetter(self.within)
-        return lambda value: None if (held := outer(value)) is None else inner(held)
+
+        def read(value: Any) -> object:
+            held = outer(value)
+            if held is None:
+                return None
+            return inner(held)
+
+        return read
 
 
 def is_table(annotation: str) -> bool:

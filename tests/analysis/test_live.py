@@ -6,7 +6,8 @@ import pytest
 from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled
 
 from guardmark.analysis.defense.frame import read_frame
-from guardmark.analysis.gate import RATES, LiveDefense, reference_rates, watch_defense
+from guardmark.analysis.gate import reference_rates
+from guardmark.analysis.live import RATES, LiveDefense, watch_defense
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.estimate import Estimate
 from guardmark.stats.sequential import beta_mixture_sequence
