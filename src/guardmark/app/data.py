@@ -257,7 +257,18 @@ def _is_config(target: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileOptions:
-    """How files named on the command line are read; a configuration says so itself."""
+    """How files named on the command line are read; a configuration says so itself.
+
+    Attributes:
+        format: Format of the file; empty for the one its name says.
+        encoding: Encoding of the text; empty for UTF-8.
+        label: Label of samples that state none.
+        label_field: Column that holds the label.
+        version: Version of the data.
+        map: Field of a sample to column of the file.
+        filter: Column to the values that are kept.
+        open_categories: Whether categories outside the taxonomy are accepted.
+    """
 
     format: str = ""
     encoding: str = ""

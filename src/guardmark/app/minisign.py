@@ -30,7 +30,7 @@ class SignedFile:
 
 
 def read_signature(signed: Path, signature: Path, *, public_key: Path) -> SignedFile:
-    """Check the signature of a file with the public key of whoever should have signed it."""
+    """Check the signature of a file with the public key of its signer."""
     public = _decoded(public_key, _lines(public_key), 1, length=42)
     lines = _lines(signature)
     own = _decoded(signature, lines, 1, length=74)

@@ -26,7 +26,7 @@ USUAL_ICC: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What somebody wants to be able to say; exactly one of the first four.
+    """The claim that a measurement is to carry; exactly one of the first four.
 
     Attributes:
         power: Chance that it comes out; None: the usual one of the claim.

@@ -64,7 +64,7 @@ _NS_PER_MS: Final = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A figure known within limits; without an upper one, nobody knows how large it can be."""
+    """A figure known within limits; without an upper one it has no bound."""
 
     at_least: float
     at_most: float | None
@@ -72,7 +72,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What one part will take; no calls where it works in this process."""
+    """What one part will take; no calls where it works in this process.
+
+    Attributes:
+        part: Name of the part.
+        calls: How many calls it takes.
+        seconds: How long they take together, where one of them was timed.
+        cost: What they cost, where prices are known.
+    """
 
     part: str
     calls: Span
@@ -462,7 +469,15 @@ class _Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeCheck:
-    """How sharp one figure can be with the samples there are."""
+    """How sharp one figure can be with the samples there are.
+
+    Attributes:
+        subject: What the figure is about: attacks, benign samples, or a category.
+        samples: How many samples there are.
+        groups: Groups they fall into.
+        half_width: Half the width of its interval at 50 %, or None without samples.
+        enough: Whether that is within the wanted margin.
+    """
 
     subject: str
     samples: int
@@ -490,7 +505,18 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkup:
-    """Everything `guardmark check` says."""
+    """Everything `guardmark check` says.
+
+    Attributes:
+        data: The data sets, with hashes and counts.
+        warnings: What to look at before the run.
+        margin: Wanted half width of an interval.
+        needed: Independent samples that reach it in the worst case.
+        sizes: How sharp each figure can be.
+        forecasts: What each part will take.
+        probes: What a few live calls showed.
+        samples: How many samples there are.
+    """
 
     data: tuple[DataManifest, ...]
     warnings: tuple[str, ...]
@@ -654,7 +680,7 @@ async def _probe(built: BuiltPart, samples: Sequence[Sample]) -> Probe:
 
 
 def examine_config(path: Path) -> dict[str, Sequence[Check]]:
-    """Say of each defense whether it is there, can be read, is steady, and its limits."""
+    """Check each defense: whether it is there, can be read and is steady, and its limits."""
     loaded = load_config(path)
     work = _examine_all(loaded, open_services(loaded))
     return run_on_loop(work, uvloop=bool(loaded.config.run.uvloop))

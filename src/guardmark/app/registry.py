@@ -117,7 +117,7 @@ def known_types(kind: str) -> Mapping[str, str]:
 
 
 def _require_one_owner(kind: str, part_type: str) -> None:
-    """Refuse a type that two packages provide: nobody could say which one was measured."""
+    """Refuse a type that two packages provide, since it is open which one was measured."""
     known = providers(kind)[part_type]
     if len(known) > 1:
         owners = " and ".join(provider.owner for provider in known)

@@ -573,7 +573,7 @@ def _measured(loaded: LoadedConfig, parts: Parts | None, options: RunOptions) ->
 
 
 def _progress_line(session: Session, *, is_attack: bool = False) -> ProgressLine:
-    """Show how far it is where somebody looks: at a terminal, in a notebook, in a log of CI."""
+    """Show progress where it is seen: at a terminal, in a notebook, in a log of CI."""
     is_seen = sys.stderr.isatty() or is_notebook() or bool(os.environ.get("CI"))
     return ProgressLine(
         session.progress, quiet=not is_seen, is_attack=is_attack, meter=session.meter

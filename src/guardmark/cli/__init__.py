@@ -74,7 +74,7 @@ class _ClosedOutput(io.TextIOWrapper):
 
 
 def _stand_in_for_closed_streams() -> None:
-    """Give ourselves streams where whoever started us closed them (`>&-`, `<&-`).
+    """Open the standard streams that the caller closed (`>&-`, `<&-`).
 
     They are opened in this order, so that each takes the number of the one it stands for: no
     file that is opened later is taken for the output of a program that we start. Who closed both

@@ -319,12 +319,12 @@ def _tell_forecast(
 
 
 def _is_stated(loaded: LoadedConfig, built: BuiltPart) -> bool:
-    """Tell whether settings tell of a defense; of an arm they tell guard by guard."""
+    """Tell whether settings are those of a defense; those of an arm hold one entry a guard."""
     return ("defenses", built.manifest.name) in loaded.parts
 
 
 def _agree(known: str | None, listed: TrustList) -> bool:
-    """Show what a folder names, and ask; where nobody can be asked, take a hash of the list."""
+    """Show what a folder names, and ask; without a terminal, take a hash of the list."""
     for line in (f"{listed.folder} names, and its parts would reach:", *listed.lines):
         tell_line(f"  {line}")
     if known == listed.digest:

@@ -41,7 +41,7 @@ class _Format(_WordType):
     name = "FORMAT"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the format; what is none is refused with those there are."""
+        """Return the format; an unknown one is refused, with a list of those there are."""
         from guardmark.datasets.settings import known_format
 
         try:

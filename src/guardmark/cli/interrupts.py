@@ -1,4 +1,4 @@
-"""How somebody who signals ends a run in order."""
+"""Signals that end a run in order: Ctrl-C, termination, a closed terminal."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _RINGS = 4
 
 
 def ending_signals() -> Iterator[int]:
-    """Name the signals by which somebody wants a command to end."""
+    """Name the signals that ask a command to end."""
     yield from (signal.SIGINT, signal.SIGTERM)
-    # Whoever started us with nohup wants no end when the terminal goes.
+    # A command started with nohup goes on when the terminal closes.
     if _HANGUP is not None and signal.getsignal(_HANGUP) is not signal.SIG_IGN:
         yield _HANGUP
 

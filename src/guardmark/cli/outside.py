@@ -76,7 +76,7 @@ def outside_cause(error: BaseException) -> OutsideCause | None:
 
 
 def is_for_memory(error: BaseException) -> bool:
-    """Tell whether memory was short, however whoever needed it says so."""
+    """Tell whether memory was short, whichever library reports it."""
     each: BaseException | None = error
     while each is not None:
         text = str(each).lower()

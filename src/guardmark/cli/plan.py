@@ -24,7 +24,7 @@ _COUNT = click.IntRange(min=1)
 
 
 class Share(click.FloatRange):
-    """A share between 0 and 1; whoever writes points is told what they are as a share."""
+    """A share between 0 and 1; the error on points says what they are as a share."""
 
     def __init__(self) -> None:
         super().__init__(min=0, max=1, min_open=True, max_open=True)

@@ -18,7 +18,7 @@ class RunPath(click.Path):
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Find the run; what holds none is left to whoever opens it."""
+        """Find the run; a path without one is refused where it is opened."""
         path = Path(str(super().convert(value, param, ctx)))
         is_last = str(path) == "last" and not path.exists()
         if not is_last and (not path.is_dir() or (path / "records.sqlite").exists()):

@@ -147,7 +147,7 @@ def tell_output(output: RunOutput, *, as_json: bool) -> None:
 
 
 def tell_note(*lines: str) -> None:
-    """Write lines to stderr that nobody needs who wants to hear little."""
+    """Write lines to stderr that --quiet leaves out."""
     if level() >= 0:
         tell_line(*lines)
 

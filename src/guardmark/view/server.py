@@ -30,7 +30,18 @@ _WEB: Final = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewOptions:
-    """What is shown, and to whom."""
+    """What is shown, and to whom.
+
+    Attributes:
+        root: Folder below which runs are looked for.
+        host: Address to listen on.
+        port: Port to listen on.
+        names: Names under which browsers may ask, beside that address.
+        allow_remote: Whether other machines may ask.
+        token_env: Variable that holds the token.
+        no_token: Whether no token is asked for.
+        texts: Whether texts of samples are shown.
+    """
 
     root: Path
     host: str = "127.0.0.1"

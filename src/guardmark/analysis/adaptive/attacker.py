@@ -310,7 +310,7 @@ class _Exchanges:
         self.samples = sorted({sample for sample, _ in self.kinds})
 
     def share(self, kind: str, rates: SampleRates) -> Estimate:
-        """Estimate the share of answers of one kind; failed calls are none."""
+        """Estimate the share of answers of one kind; failed calls are no answers."""
         return rates.of((sample, it == kind) for sample, it in self.kinds if it != "error")
 
 

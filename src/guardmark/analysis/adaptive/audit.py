@@ -99,7 +99,7 @@ class AuditCard:
 
 
 class Proofs:
-    """How each attack that was answered at first got through: by a rule, or by somebody's word."""
+    """How each attack that was answered at first got through: by a rule, or by a judgement."""
 
     def __init__(self, records: AdaptiveRecords, is_attack: Sequence[bool]) -> None:
         self.defense = records.name
@@ -123,7 +123,7 @@ class Proofs:
                     self._by_word.setdefault(sample, each)
 
     def resting(self, until: int = len(ROUNDS) - 1) -> dict[int, Try]:
-        """Return what got through by the end of a round, but by somebody's word alone."""
+        """Return what got through by the end of a round by a judgement alone."""
         resting = {}
         for sample, each in self._by_word.items():
             if ROUNDS.index(each.round) <= until < self._by_rule[sample]:
@@ -171,7 +171,7 @@ def read_audit_card(
 def _by_tier(
     resting: Mapping[int, Try], confirmed: Mapping[int, bool], rates: SampleRates
 ) -> Iterator[tuple[str, Estimate]]:
-    """Yield the share of valid bypasses for each tier that rests on somebody's word."""
+    """Yield the share of valid bypasses for each tier that rests on a judgement."""
     for tier in sorted({each.tier for each in resting.values()}):
         of_tier = {}
         for sample, is_valid in confirmed.items():

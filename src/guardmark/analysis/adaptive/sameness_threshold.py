@@ -24,7 +24,7 @@ _LISTED: Final = 12  # taus of the table beside the chosen one
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextPair:
-    """Two texts that somebody labelled, how near their vectors are, and their group."""
+    """Two texts with a person's label, how near their vectors are, and their group."""
 
     cosine: float
     is_same: bool

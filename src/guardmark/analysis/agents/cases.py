@@ -21,7 +21,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCase:
-    """One task with or without an injection, as the run knows it."""
+    """One task with or without an injection, as the run knows it.
+
+    Attributes:
+        position: Position of its sample in the records.
+        id: Its id, the same in every run of the suite.
+        suite: Name of the suite.
+        task: What the user wants.
+        injection: What an attacker hides; empty without an attack.
+        wording: How the injection is worded.
+        hidden_in: Place in which it is hidden.
+        prompt: First words of the user.
+        order: Text of the injection, as far as it is known.
+        names_injection: Whether the data say which injection it is.
+    """
 
     position: int
     id: str
@@ -148,7 +161,14 @@ class CaseRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CasesOfArm:
-    """All cases of one arm with one agent."""
+    """All cases of one arm with one agent.
+
+    Attributes:
+        arm: Name of the arm.
+        agent: Name of the agent.
+        guards: Its guards by place, in their order.
+        rows: Its cases, in the order of the run.
+    """
 
     arm: str
     agent: str
@@ -165,7 +185,15 @@ class CasesOfArm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRun:
-    """A run of agents as it was stored."""
+    """A run of agents as it was stored.
+
+    Attributes:
+        arms: All arms, those without one of their guards included.
+        agents: Names of the agents.
+        suites: Names of the suites.
+        wordings: Names of the wordings of injections.
+        scripted: Agents that follow a script.
+    """
 
     arms: tuple[CasesOfArm, ...]
     agents: tuple[str, ...]

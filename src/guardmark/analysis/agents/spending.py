@@ -55,7 +55,7 @@ class CaseSpending:
 def measure_spending(
     arms: Sequence[CasesOfArm], counting: CaseCounting
 ) -> tuple[CaseSpending, ...]:
-    """Count what the cases of each arm take; nothing of arms of which nobody counts it."""
+    """Count what the cases of each arm take; arms whose calls were not counted are left out."""
     return tuple(_spending(arms, counting))
 
 

@@ -107,7 +107,7 @@ class PublishedCohort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedResult:
-    """One figure that somebody published of a guard.
+    """One published figure of a guard.
 
     Attributes:
         guard: Name of the guard.

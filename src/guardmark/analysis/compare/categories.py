@@ -36,7 +36,7 @@ class CategoryRow:
 
 
 def _clearly_lowest(rates: Sequence[tuple[str, Estimate | None]], *, categories: int) -> str:
-    """Name the defense that is below all others in one of so many categories; or nobody."""
+    """Name the defense that is below all others in one of so many categories; empty for none."""
     limits: dict[str, Limits] = {}
     for name, rate in rates:
         if rate is None or rate.value is None or not rate.effective_n:

@@ -99,7 +99,7 @@ class SliceTable:
     rates: tuple[SliceRate, ...]
 
     def greyed(self) -> SliceTable:
-        """Return the same table, every slice greyed: nobody should rely on it."""
+        """Return the same table, every slice greyed, since it is not to be relied on."""
         return replace(self, rates=tuple(replace(each, is_greyed=True) for each in self.rates))
 
 

@@ -126,6 +126,6 @@ def _moved(pairs: Sequence[_Pair], confidence: float) -> Estimate:
 
 
 def _numbered(groups: Sequence[int]) -> list[int]:
-    """Number groups from 0 without gaps: a group without rows is none."""
+    """Number groups from 0 without gaps; groups without rows get no number."""
     numbers: dict[int, int] = {}
     return [numbers.setdefault(group, len(numbers)) for group in groups]

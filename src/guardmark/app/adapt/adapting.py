@@ -132,7 +132,7 @@ class Adapted:
 
 
 def little_to_search(defense: str, blocked: int, attacks: int) -> str:
-    """Say of a defense that blocks few attacks that a search can hardly add to what passes."""
+    """Say that a search can hardly add to what passes a defense that blocks few attacks."""
     if not blocked:
         return f"Note: {defense} blocks none of {attacks:,} attacks: there is nothing to search for"
     return (

@@ -174,7 +174,7 @@ def _with_obedient(loaded: LoadedConfig, settings: AgentSettings) -> LoadedConfi
 
 @dataclass(slots=True, kw_only=True)
 class _Bench:
-    """Suites and guards of a configuration, open while somebody asks about cases."""
+    """Suites and guards of a configuration, open while cases are carried out."""
 
     loaded: LoadedConfig
     meter: SpendingMeter
@@ -269,7 +269,7 @@ def _chosen_wording(folder: RunDir, arms: Sequence[_Arm], session: Session) -> d
 async def _attacked_cases(
     parts: AgentParts, wordings: Mapping[str, str], session: Session
 ) -> list[Sample]:
-    """Return one case for each task and injection that the agent follows where nobody guards."""
+    """Return one case for each task and injection that the agent follows without a guard."""
     samples: list[Sample] = []
     left_out = 0
     for case in parts.cases:

@@ -65,7 +65,7 @@ class AttackerConfig:
 
     @property
     def section(self) -> AdaptiveSettings:
-        """The section, or what holds where there is none."""
+        """The section; the defaults where the configuration has none."""
         return self.loaded.config.adaptive or AdaptiveSettings()
 
 

@@ -50,7 +50,15 @@ class CalibrationOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibrated:
-    """What a calibration found."""
+    """What a calibration found.
+
+    Attributes:
+        choice: The chosen threshold, with the errors it makes.
+        pairs: The labelled pairs.
+        missing: How many pairs have no cosine, by reason.
+        path: File that was written.
+        text: What it holds.
+    """
 
     choice: TauChoice
     pairs: PairFile

@@ -98,7 +98,7 @@ def purposes_text(counts: Mapping[Purpose, int]) -> str:
 
 
 def calls_line(calls: Mapping[tuple[str, Account], int], *, sent: int) -> str:
-    """Say how often somebody was asked, by purpose; answers kept from before are among them."""
+    """Say how many questions were asked, by purpose; answers from the cache are among them."""
     counts = by_purpose(calls)
     purposes = ""
     if counts:

@@ -104,7 +104,7 @@ def subject_config(
 
 
 def _own_config(manifest: RunManifest, path: Path | None) -> LoadedConfig | None:
-    """Read a configuration that names defenses of the run; others tell of an attacker only."""
+    """Read a configuration that names defenses of the run; others hold an attacker only."""
     if path is None or not is_configuration(path):
         return None
     loaded = load_config(path)
@@ -121,7 +121,7 @@ def _stored_config(
     has_attacker: bool,
     trust: Callable[[TrustList], bool] | None,
 ) -> LoadedConfig:
-    """Take the settings of the folder where they reach nothing, or somebody agreed to the list."""
+    """Take the settings of the folder where they reach nothing, or the user agreed to the list."""
     document = resolved(run_config(manifest))
     if has_attacker and document["adaptive"]:
         document["adaptive"].update(dict.fromkeys(HELPERS))

@@ -47,7 +47,18 @@ _SCRIPTED_STEPS: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentParts:
-    """Everything that a run of agents is made of."""
+    """Everything that a run of agents is made of.
+
+    Attributes:
+        suites: The suites, opened.
+        guards: The guards, each built once.
+        agents: The agents.
+        arms: The arms: guards at places around an agent.
+        cases: Ids of the cases to carry out.
+        rules: What an arm does where a guard blocks or fails, by agent.
+        stored: Stored runs by case, where guards are put before these.
+        notes: What was left out of stored runs, and why.
+    """
 
     suites: tuple[AgentSuite, ...]
     guards: tuple[BuiltPart, ...]

@@ -199,7 +199,7 @@ def label_row(
 
 
 def open_rows(audit: AuditFile) -> Iterator[int]:
-    """Yield the rows nobody has labelled yet."""
+    """Yield the rows without a label."""
     return (at for at, row in enumerate(audit.rows) if not row[audit.sheet.label].strip())
 
 

@@ -205,7 +205,7 @@ def _check_parts(
 
 
 def _not_rebuilt(settings: Mapping[str, Any]) -> str:
-    """Say that an object of a script is not in the file that tells of it, and what to do."""
+    """Say that an object of a script is not in the configuration file, and what to do."""
     target = str(settings.get("object", ""))
     return (
         f"was measured from Python ({target or 'an object'}), and no file rebuilds an object. Call "
@@ -397,7 +397,7 @@ _OF_AGENTS: Final = ("utility_lower", "attack_success_upper", "utility_loss_uppe
 
 
 def _require_agent_gate(config: Config) -> None:
-    """Refuse limits on agents where there are none, and names of arms that are not there."""
+    """Refuse limits on agents in a run without agents, and names of arms that are not there."""
     gate, agent = config.gate, config.agent
     if gate is None:
         return
@@ -448,7 +448,7 @@ def _require_facets(config: Config) -> None:
 
 
 def require_judge(config: Config) -> None:
-    """Refuse a target model whose answers nobody would judge, before it is paid for."""
+    """Refuse a target model without a judge of its answers, before it is paid for."""
     if config.pipeline is None or config.pipeline.judges:
         return
     raise ConfigError(

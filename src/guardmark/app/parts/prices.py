@@ -85,7 +85,7 @@ def known_prices(loaded: LoadedConfig) -> frozenset[str]:
 def require_measurable(
     loaded: LoadedConfig, budget: Budget, *, only: Sequence[str] = ("defenses", "pipeline")
 ) -> None:
-    """Refuse a limit of money or tokens that nobody can hold, before anything is called."""
+    """Refuse a limit of money or tokens that cannot be checked, before anything is called."""
     paths = [
         path for path in loaded.parts if path[0] in only and service_address(loaded.parts[path])
     ]

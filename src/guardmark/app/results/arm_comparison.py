@@ -103,7 +103,7 @@ def _is_wanted(pair: ArmPair, only: Sequence[str], against: str) -> bool:
 
 
 def _require_agent(reader: RecordReader, path: Path) -> None:
-    """Refuse a run of which nobody knows what its agent would have done."""
+    """Refuse a run before stored runs: what its agent would have done is unknown."""
     if is_replay(reader.manifest()):
         raise IncomparableRuns(
             f"{path} put guards before stored runs; its report compares its arms.\n"

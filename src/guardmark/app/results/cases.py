@@ -34,7 +34,15 @@ class CaseSelection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldCase:
-    """One case in one arm, in a line and as a story."""
+    """One case in one arm, in a line and as a story.
+
+    Attributes:
+        id: Id of the case.
+        arm: Name of the arm.
+        agent: Name of the agent.
+        outcome: What became of it, in a few words.
+        story: Its steps, in their order.
+    """
 
     id: str
     arm: str

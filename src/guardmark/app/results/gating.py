@@ -238,7 +238,17 @@ def _check_agents(reader: RecordReader, frame: Frame, policy: GatePolicy) -> tup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gated:
-    """The answer of a gate."""
+    """The answer of a gate.
+
+    Attributes:
+        run: What the run is called.
+        baseline: What the run it was compared with is called; empty without one.
+        created_utc: When the run began.
+        result: Every check.
+        caveats: What weakens them.
+        head: Head of the records.
+        sarif: Its findings as SARIF; empty where they were not asked for.
+    """
 
     run: str
     baseline: str

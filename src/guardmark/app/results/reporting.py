@@ -188,7 +188,7 @@ _MOST_OF_BODY: Final = 300
 
 
 def _alike_complaint(alike: AlikeAnswers) -> str:
-    """Say of a service that its answers tell nothing, what it was sent, and what to do."""
+    """Say that the answers of a service tell nothing, what it was sent, and what to do."""
     verb = "allowed" if alike.outcome == "allow" else "blocked"
     return (
         f"No verdict on {alike.defense}: its {alike.count:,} answers are all alike; it {verb} "

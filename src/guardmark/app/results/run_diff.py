@@ -51,7 +51,15 @@ class AnswerSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedAnswer:
-    """A sample that a defense answered otherwise in the second run."""
+    """A sample that a defense answered otherwise in the second run.
+
+    Attributes:
+        sample: The sample.
+        defense: Name of the defense.
+        change: In what way the answer changed.
+        before: What it answered in the first run.
+        after: What it answered in the second run.
+    """
 
     sample: Sample
     defense: str

@@ -183,7 +183,7 @@ def read_target_trace(
 
 @contextmanager
 def _errors_of_rows(path: Path) -> Iterator[None]:
-    """Say of whatever is wrong with a row that it is not about this run."""
+    """Turn errors about a row into one that says that it is not about this run."""
     try:
         yield
     except (KeyError, TypeError, ValueError) as error:

@@ -83,7 +83,23 @@ _MOST_SEARCHED: Final = 300  # samples that are compared after a run: data check
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What a person adds to a configuration on the command line."""
+    """What a person adds to a configuration on the command line.
+
+    Attributes:
+        out: Folder of the run; None for a new one below `runs`.
+        limit: How many samples are taken; None for all.
+        only: Names of the defenses to run; empty for all.
+        fresh: Whether a run that is there is begun anew.
+        offline: Whether no service may be called.
+        max_cost: Most money that the calls may cost.
+        max_errors: The run ends after more errors than this.
+        stop_when: Rules that end the calls of a defense early.
+        record: File in which answers of services are recorded.
+        replay: File from which answers of services are taken.
+        retry_errors: Whether samples without an answer are asked again.
+        shard: Which part of the samples is run, such as `1/4`.
+        repeat_guards: Whether guards whose answer cannot differ are asked in every repeat, too.
+    """
 
     out: Path | None = None
     limit: int | None = None
@@ -115,7 +131,7 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What a run is given by whoever started it."""
+    """What the caller gives a run: clock, progress, stop signal and the like."""
 
     now: datetime = field(default_factory=lambda: datetime.now(UTC))  # noqa: TID251 - the clock's door
     progress: Progress = field(default_factory=Progress)
@@ -128,7 +144,14 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """A run that was carried out, or as far as it came."""
+    """A run that was carried out, or as far as it came.
+
+    Attributes:
+        folder: Where it is stored.
+        summary: How many calls were planned, made and failed.
+        data: The data sets, with hashes and counts.
+        warnings: What to look at before a figure is believed.
+    """
 
     folder: RunDir
     summary: RunSummary

@@ -54,7 +54,22 @@ class SealSignature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What came of verifying a run: what is wrong, what was not looked at, what it shows."""
+    """What came of verifying a run: what is wrong, what was not looked at, what it shows.
+
+    Attributes:
+        folder: Folder of the run.
+        head: Head of the records; empty where they cannot be read.
+        is_expected: Whether a head was named to compare with.
+        is_signed: Whether a public key was named.
+        compared: How many values were compared.
+        damage: What cannot be read, or breaks the chain.
+        mismatches: The first values that differ.
+        total: How many values differ.
+        notes: What a reader should know of the comparison.
+        shown: What the comparison shows.
+        not_covered: Files that no seal is about.
+        outdated: That reports are older than the records; empty where they are not.
+    """
 
     folder: Path
     head: str
@@ -86,7 +101,7 @@ class Verification:
 
     @property
     def is_anchored(self) -> bool:
-        """Whether it was compared with what nobody who can write the folder can make."""
+        """Whether it was compared with something that write access to the folder cannot forge."""
         return self.is_expected or self.is_signed
 
     def as_document(self) -> dict[str, object]:
@@ -230,7 +245,7 @@ def _outdated(folder: RunDir, reader: RecordReader) -> str:
 
 
 def _described_in(path: Path) -> Any:
-    """Read a description of the run; None where it is none, or far larger than one."""
+    """Read a description of the run; None where the file holds none, or is far too large."""
     import yaml
 
     if path.stat().st_size > MOST_DESCRIPTION_BYTES:

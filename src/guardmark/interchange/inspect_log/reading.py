@@ -184,7 +184,7 @@ def doubled_ids(listed: list[Object]) -> frozenset[str]:
 
 
 def _is_number(stated: object) -> bool:
-    """Tell whether an id is a number; true and false are none."""
+    """Tell whether an id is a number; true and false are not numbers."""
     return isinstance(stated, int | float) and not isinstance(stated, bool)
 
 

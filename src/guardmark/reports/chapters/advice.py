@@ -350,7 +350,7 @@ def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
 
 
 def changed_sentence(changed: ChangedTexts, analysis: RunAnalysis) -> str:
-    """Say of a service which texts it changed, and what the figures therefore do not say."""
+    """Say which texts a service changed, and what the figures therefore do not show."""
     attacks = f"{count_text(changed.attacks.successes)} of {count_text(changed.attacks.trials)}"
     benign = f"{count_text(changed.benign.successes)} of {count_text(changed.benign.trials)}"
     went_on = "whether the changed text is still harmful is not measured"

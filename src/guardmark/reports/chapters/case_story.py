@@ -123,7 +123,7 @@ def outcome_of(row: CaseRow) -> str:
 
 
 def _replayed(row: CaseRow) -> str:
-    """Say what guards would have done to a stored run; what then, nobody knows."""
+    """Say what guards would have done to a stored run; what the agent would do then is unknown."""
     if not row.case.is_attack:
         blocks = [_where(step) for step in row.guard_steps if step.action == "block"]
         if blocks:

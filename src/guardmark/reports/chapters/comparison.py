@@ -144,7 +144,7 @@ def write(analysis: RunAnalysis) -> Section:
 
 
 def is_league(comparison: RunComparison) -> bool:
-    """Whether there are too many pairs to tell of each: tiers say who is told apart from whom."""
+    """Tell whether there are too many pairs for a sentence each, so that tiers stand for them."""
     return len(comparison.names) > _MOST_PAIRED and bool(comparison.attacks.tiers)
 
 
@@ -270,7 +270,7 @@ def _significance(side: PairedSide, first: str, second: str) -> str:
 
 
 def corrected_sentence(pair: PairedComparison) -> str:
-    """Say McNemar's test with continuity correction, for whoever has a report made with it."""
+    """Give McNemar's test with continuity correction, to compare with reports that use it."""
     rates = _RATES[pair.scope]
     sides = [
         f"{rate} {_corrected(side)}"
@@ -671,7 +671,7 @@ def _lowest_sentence(
 
 
 def _rival_sentences(rivals: _Rivals, scope: str, *, tests: int) -> Iterator[str]:
-    """Say of the others that none beats how they stand to the one that is named."""
+    """Say how the others that no defense beats stand to the one that is named."""
     alarms, alarm = _ALARMS[scope]["alarms"], _ALARMS[scope]["alarm"]
     if rivals.alike:
         yield f"Not told apart from it there: {_first_subjects(rivals.alike, scope)}."

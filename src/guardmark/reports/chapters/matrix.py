@@ -25,7 +25,16 @@ _OUTCOMES: Final = {"failed": "stopped", "skipped_after_probe": "not begun"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixLine:
-    """One configuration of a matrix and what came of it."""
+    """One configuration of a matrix and what came of it.
+
+    Attributes:
+        row_id: Name of the configuration.
+        label: What a reader calls it.
+        status: How its run ended.
+        message: Why it has no figures; empty where it has.
+        run_dir: Folder of its run.
+        analysis: Its figures, or None where it did not end.
+    """
 
     row_id: str
     label: str
@@ -37,7 +46,16 @@ class MatrixLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixRates:
-    """Both rates of an arm of one configuration, of one variant or all."""
+    """Both rates of an arm of one configuration, of one variant or all.
+
+    Attributes:
+        arm: Name of the defense, or of the arm.
+        scope: `defense` or `system`.
+        harm: Attack success rate.
+        alarm: False positive rate, or over-refusal of a system.
+        variant: The variant, or the word for all of them.
+        allowed: How often the guard of an arm allowed, or None without one.
+    """
 
     arm: str
     scope: str

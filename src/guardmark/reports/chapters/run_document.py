@@ -154,7 +154,7 @@ _MOST_ROWS: Final = 12  # rows of a table in a digest
 
 
 def digest(document: Document) -> Document:
-    """Keep of a report what whoever decides reads: answer, table, gate, what to do, limits."""
+    """Keep the parts of a report that a decision needs: answer, table, gate, advice, limits."""
     shown = []
     warnings: list[Block] | None = None
     for each in document.sections:
@@ -278,7 +278,7 @@ def _first_look(manifest: RunManifest) -> str:
 
 
 def _named(manifest: RunManifest) -> str:
-    """Return the name of a run behind a colon; nothing where nobody gave one."""
+    """Return the name of a run behind a colon; empty for a run without a name."""
     if manifest.name == UNNAMED:
         return ""
     return f": {manifest.name}"

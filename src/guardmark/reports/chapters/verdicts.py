@@ -248,7 +248,7 @@ def _rates_words(card: Scorecard) -> str:
 
 
 def _without_verdict(headline: Headline, alike: AlikeAnswers) -> Headline:
-    """Say of a service that answers everything the same that nothing is known of it."""
+    """Give no verdict on a service that answers everything the same."""
     return replace(
         headline,
         answer=_NO_VERDICT,

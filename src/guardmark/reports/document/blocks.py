@@ -106,7 +106,14 @@ class SampleCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleBrowser:
-    """Samples to read, worst first."""
+    """Samples to read, worst first.
+
+    Attributes:
+        id: Anchor on the page.
+        title: What heads it.
+        entries: The listed samples.
+        counts: How many samples of each kind there are.
+    """
 
     id: str
     title: str
@@ -233,7 +240,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table of typed cells."""
+    """A table of typed cells.
+
+    Attributes:
+        id: Anchor on the page, and name of its file.
+        title: What heads it.
+        columns: Heads of its columns.
+        rows: Its lines.
+        note: What has to be said below it.
+        collapsed: Whether a page shows it on request only.
+    """
 
     id: str
     title: str
@@ -262,7 +278,16 @@ class IntervalMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalChart:
-    """Dots with whiskers on one axis, first mark on top."""
+    """Dots with whiskers on one axis, first mark on top.
+
+    Attributes:
+        id: Anchor on the page, and name of its file.
+        title: What heads it.
+        axis: What the axis shows.
+        marks: One figure each.
+        unit: Unit of the axis.
+        reference: A value to compare with, and its name.
+    """
 
     id: str
     title: str
@@ -314,7 +339,17 @@ class LineChart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
-    """Counts over bins of one quantity, one row of bars for each series."""
+    """Counts over bins of one quantity, one row of bars for each series.
+
+    Attributes:
+        id: Anchor on the page, and name of its file.
+        title: What heads it.
+        axis: What the axis shows.
+        unit: Unit of the axis.
+        edges: Ends of the bins, one more than there are bins.
+        series: Name and counts of each row of bars.
+        logarithmic: Whether the axis is logarithmic.
+    """
 
     id: str
     title: str
@@ -346,7 +381,14 @@ class FlowStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowChart:
-    """Two streams through the same stages, from which a part leaves at each."""
+    """Two streams through the same stages, from which a part leaves at each.
+
+    Attributes:
+        id: Anchor on the page, and name of its file.
+        title: What heads it.
+        stages: Names of the stages, in their order.
+        streams: Attacks and benign samples, stage by stage.
+    """
 
     id: str
     title: str
@@ -453,7 +495,7 @@ class Document:
 
     @property
     def cards(self) -> tuple[Headline, ...]:
-        """The verdicts that are told by themselves: of one or two, or of a system."""
+        """The verdicts that get a card of their own: of one or two defenses, or of a system."""
         told = tuple(each for each in self.verdicts if not each.baseline)
         if self.is_tabled and len(told) > MOST_CARDS:
             return ()

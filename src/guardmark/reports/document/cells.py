@@ -72,7 +72,7 @@ def rate_text(estimate: Estimate) -> str:
 
 
 def known(value: Measured | float | None, unit: Unit, otherwise: str = "") -> FigureCell | str:
-    """Wrap a figure; words stand where there is none."""
+    """Wrap a figure; where it is missing, show words instead."""
     if value is None:
         return otherwise
     return figure(value, unit)

@@ -26,7 +26,15 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """An axis."""
+    """An axis.
+
+    Attributes:
+        low: Value at its beginning.
+        high: Value at its end.
+        ticks: Labelled places.
+        unit_words: Name of the unit; empty for plain numbers.
+        logarithmic: Whether equal steps are equal factors.
+    """
 
     low: float
     high: float

@@ -34,7 +34,15 @@ _UNFIT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """A chart of fixed proportions, drawn without its title; the summary says what it shows."""
+    """A chart of fixed proportions, drawn without its title; the summary says what it shows.
+
+    Attributes:
+        width: Width in units of the drawing.
+        height: Height in units of the drawing.
+        content: Its elements.
+        summary: What it shows, for those who cannot see it.
+        legend: Name and mark of each series.
+    """
 
     width: int
     height: int

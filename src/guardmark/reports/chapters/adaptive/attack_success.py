@@ -280,7 +280,7 @@ def area_sentence(card: AdaptiveCard) -> str:
 
 
 def audit_sentence(card: AdaptiveCard) -> str:
-    """Say what people found, and what that leaves of the rate; or that nobody looked."""
+    """Say what people found and what that leaves of the rate, or that no audit was made."""
     audit = card.audit
     if audit is None:
         unaudited = (

@@ -267,7 +267,7 @@ def attacker_cautions(attacker: AttackerCard) -> Iterator[str]:
 def failures_of(
     spending: Mapping[str, UsageTotals], unjudged: int, *, benign: bool = False
 ) -> Iterator[str]:
-    """Say which calls failed and which candidates nobody judged; a critic speaks for itself."""
+    """Say which calls failed and which candidates were not judged; a critic has its own line."""
     about, kind = (" about benign texts", "benign candidates") if benign else ("", "candidates")
     for account, spent in spending.items():
         if spent.failed and account != "critic":
@@ -464,7 +464,7 @@ def target_blocks(cards: tuple[AdaptiveCard, ...]) -> tuple[Block, ...]:
 
 
 def effects_table(card: AdaptiveCard) -> Table | None:
-    """Return what the target model did behind one defense, where somebody judged."""
+    """Return what the target model did behind one defense, where answers were judged."""
     if card.target is None or card.target.effects is None:
         return None
     effects = card.target.effects

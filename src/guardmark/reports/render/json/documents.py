@@ -187,7 +187,7 @@ class ComparedPair:
 
     Attributes:
         pair: Both rates against each other.
-        recommendation: What follows for a choice between the two.
+        recommendation: A sentence on the choice between the two.
         detail: What lies behind, or None beyond the first twelve pairs.
     """
 
