@@ -86,7 +86,7 @@ class Services:
         )
         self._player = None if replay is None else CassettePlayer(replay, self.redactor)
         self._offline = offline
-        self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        self._connections: dict[bool, Connections] = {}
 
     def hide(self, secret: str, name: str) -> None:
         """Keep a secret out of everything that is written; the name is its variable."""
@@ -175,8 +175,8 @@ class Services:
 
     async def close(self) -> None:
         """Close every connection and the cassette; further requests are a mistake."""
-        for session in self._sessions.values():
-            await session.close()
+        for connections in self._connections.values():
+            await connections.close()
         if self.recorder is not None:
             self.recorder.close()
 
@@ -200,13 +200,11 @@ class Services:
         """Whether requests are answered without a network."""
         return self._offline or self._player is not None
 
-    def session(self, *, is_fresh: bool = False) -> aiohttp.ClientSession:
+    def connections(self, *, is_fresh: bool = False) -> Connections:
         """Return the connections, opened within the running loop on first use."""
-        if is_fresh not in self._sessions:
-            self._sessions[is_fresh] = aiohttp.ClientSession(
-                connector=Connections(is_fresh=is_fresh), cookie_jar=aiohttp.DummyCookieJar()
-            )
-        return self._sessions[is_fresh]
+        if is_fresh not in self._connections:
+            self._connections[is_fresh] = Connections(is_fresh=is_fresh)
+        return self._connections[is_fresh]
 
     def _addresses(self, address: URL) -> Iterator[tuple[URL, Service]]:
         """Yield where a request can go: one address, or the same path below several."""
@@ -317,8 +315,8 @@ class Endpoint:
         try:
             await service.admit(tokens)
             try:
-                session = self._services.session(is_fresh=is_fresh)
-                answer = await route.wire.attempt(session, body)
+                connections = self._services.connections(is_fresh=is_fresh)
+                answer = await route.wire.attempt(connections, body)
             finally:
                 service.release()
         finally:

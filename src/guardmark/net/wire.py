@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from contextlib import suppress
 from dataclasses import replace
@@ -16,6 +15,7 @@ from guardmark.core.limits import MIB, MOST_VALUES_OF_AN_ANSWER, USUAL_ANSWER_MI
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.values import dataclass
 from guardmark.net.error_bodies import error_inside, error_of
+from guardmark.net.exchange import PreparedRequest, read_body
 from guardmark.net.service import ServiceAnswer
 from guardmark.net.status_codes import may_pass
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping
 
-    from aiohttp import ClientResponse, ClientSession
     from yarl import URL
 
     from guardmark.net.error_bodies import ErrorObject
+    from guardmark.net.exchange import Answer
     from guardmark.net.redaction import Redactor
     from guardmark.net.service import Service
 
 LONGEST_WAIT_S = 120.0  # a service that asks for a longer pause is not retried: its quota is spent
 
 _REFUSED = frozenset({401, 403, 407})
-_LARGE_BODY = 1024 * 1024
 _EXCERPT = 200
 _PARTIAL = 206
+_UNSTATED_TYPE = "application/octet-stream"
 _USUAL_TYPES = frozenset({"application/json", "application/json; charset=utf-8"})
 
 
@@ -59,7 +59,7 @@ class Wire:
 
     __slots__ = (
         *("_final", "_headers", "_holds_errors", "_method", "_redactor", "_service", "_shown"),
-        *("_is_last", "_is_of_numbers", "_tls", "_url"),
+        *("_is_last", "_is_of_numbers", "_prepared", "_tls", "_url"),
     )
 
     def __init__(
@@ -83,30 +83,22 @@ class Wire:
         self._final = final_statuses
         self._redactor = redactor
         self._shown = redactor.text(f"{method} {url.with_query(None)}")
+        self._prepared: dict[aiohttp.TCPConnector, PreparedRequest] = {}
         self._tls: ssl.SSLContext | bool = service.tls() if url.scheme == "https" else True
 
-    async def attempt(self, session: ClientSession, body: bytes) -> ServiceAnswer:
+    async def attempt(self, connector: aiohttp.TCPConnector, body: bytes) -> ServiceAnswer:
         """Make one attempt; whatever a network or a server does becomes an answer."""
-        # aiohttp wants large bodies as a file, which it sends piece by piece.
-        data = body if len(body) < _LARGE_BODY else io.BytesIO(body)
         status: int | None = None
         arrived: list[int] = []
         started_ns = perf_counter_ns()
         try:
             with self._service.deadline.call():
-                response = await session.request(
-                    self._method,
-                    self._url,
-                    data=data,
-                    headers=self._headers,
-                    timeout=self._service.timeout,
-                    ssl=self._tls,
-                    allow_redirects=False,
-                )
+                request = self._prepared.get(connector) or self._prepare(connector)
+                response = await request.send(body, timeout=self._service.timeout)
                 status = response.status
                 most = self._service.limits.max_response_bytes
                 if self._is_last is None:
-                    received, is_full = await _read(response, most), False
+                    received, is_full = await read_body(response, most), False
                 else:
                     received, is_full = await _read_lines(response, most, self._is_last, arrived)
                 service_ns = perf_counter_ns() - started_ns
@@ -149,6 +141,13 @@ class Wire:
                 return answer
             return self._broken_off(answer, inside, _retry_after_s(response.headers))
         return self._refused(answer, status, _retry_after_s(response.headers))
+
+    def _prepare(self, connector: aiohttp.TCPConnector) -> PreparedRequest:
+        """Prepare the requests over some connections, once."""
+        request = self._prepared[connector] = PreparedRequest(
+            self._method, self._url, headers=self._headers, tls=self._tls, connector=connector
+        )
+        return request
 
     def _refused(self, answer: ServiceAnswer, status: int, wait_s: float | None) -> ServiceAnswer:
         """Turn a complete answer of another status than 2xx into a failure."""
@@ -225,12 +224,14 @@ class Wire:
             worth_retrying=retry,
         )
 
-    def _content_type(self, response: ClientResponse) -> str:
+    def _content_type(self, response: Answer) -> str:
         """Return the type of an answer; nothing where its header holds a secret."""
         header = response.headers.get("Content-Type", "")
         if header in _USUAL_TYPES:
             return "application/json"
-        return response.content_type if self._redactor.text(header) == header else ""
+        if self._redactor.text(header) != header:
+            return ""
+        return header.partition(";")[0].strip().lower() or _UNSTATED_TYPE
 
     def _first_line(self, error: Exception) -> str:
         text = self._redactor.text(str(error))
@@ -254,32 +255,6 @@ def _most_lines(most: int) -> int:
     return MOST_VALUES_OF_AN_ANSWER * max(1, most // (USUAL_ANSWER_MIB * MIB))
 
 
-async def _read(response: ClientResponse, most: int) -> bytes | None:
-    """Read a body of at most so many bytes; None when there are more.
-
-    A body that is read to its end gives its connection back; any other one loses it.
-    """
-    try:
-        length = response.content_length
-        if length is not None and length > most:
-            response.close()
-            return None
-        if length is not None and "Content-Encoding" not in response.headers:
-            return await response.read()
-        pieces, total = [], 0
-        # Neither a missing length nor a compressed body says how much will come.
-        async for piece in response.content.iter_any():
-            total += len(piece)
-            if total > most:
-                response.close()
-                return None
-            pieces.append(piece)
-        return b"".join(pieces)
-    except BaseException:
-        response.close()
-        raise
-
-
 class _Streamed(NamedTuple):
     """What was read of a stream: None where it is too long; and whether it holds too much."""
 
@@ -288,7 +263,7 @@ class _Streamed(NamedTuple):
 
 
 async def _read_lines(
-    response: ClientResponse, most: int, is_last: Callable[[bytes], bool], arrived: list[int]
+    response: Answer, most: int, is_last: Callable[[bytes], bool], arrived: list[int]
 ) -> _Streamed:
     """Read a stream up to its last line, and note when each line came.
 
@@ -315,6 +290,7 @@ async def _read_lines(
                 response.close()
                 return _Streamed(None)
             looked = len(body)
+        response.release()
         return _Streamed(bytes(body), is_full=_has_too_many_values(bytes(body[start:])))
     except BaseException:
         response.close()
