@@ -18,11 +18,14 @@ ACROSS: Final = 2
 WIDE: Final = 6.2
 HIGH: Final = 12.0
 """Room for a letter and for a line."""
+CLEAR: Final = 7.0
+BELOW: Final = 4.0
+"""Room to either side of a point, and from its middle down to the line of a label beside it."""
 FEW: Final = 2
 """Names that are written at one point; of more the picture writes how many."""
 STYLE: Final = (
     "text{font:12px sans-serif;fill:#222}.frame{fill:none;stroke:#999}"
-    ".grid{stroke:#ddd}.guard{fill:#1f5fa8}.plain{fill:none;stroke:#b3541e;stroke-width:2}"
+    ".grid{stroke:#ddd}.lead{stroke:#888;stroke-width:.7}.guard{fill:#1f5fa8}.plain{fill:none;stroke:#b3541e;stroke-width:2}"
 )
 
 
@@ -73,30 +76,40 @@ def _points(place: Mapping[str, Any], plain: Collection[str]) -> Iterator[str]:
             arm[key]["successes"] / arm[key]["trials"] for key in ("utility", "attack_success")
         ]
         found[(-rates[1], rates[0], arm["name"] in plain)].append(arm["name"])
-    written: list[tuple[float, float, float]] = []
+    # A label keeps clear of every point, as of the labels before it.
+    taken = [
+        (SIZE * utility - CLEAR, SIZE * utility + CLEAR, SIZE * (1 + success) + BELOW)
+        for success, utility, _ in found
+    ]
     for (success, utility, is_plain), names in sorted(found.items()):
         x, y, kind = SIZE * utility, SIZE * (1 + success), "plain" if is_plain else "guard"
         label = ", ".join(names) if len(names) <= FEW else f"{len(names)} guards"
         wide = WIDE * len(label)
         start = x - 9 - wide if utility > 0.5 else x + 9
         step = -1.0 if y > SIZE - HIGH else 1.0  # below the lowest stand the numbers of the frame
-        line = _free(written, start, start + wide, y + 4 * step, step=step)
-        written.append((start, start + wide, line))
+        line = _free(taken, start, start + wide, y + BELOW * step, step=step)
+        taken.append((start, start + wide, line))
         yield f"<g><title>{escape(', '.join(names))}</title>"
+        if abs(line - y) > HIGH:  # so far off that nobody sees whose label it is
+            edge = start + wide + 2 if start < x else start - 2
+            yield (
+                f'<line class="lead" x1="{edge:.1f}" x2="{x:.1f}" '
+                f'y1="{line - BELOW:.1f}" y2="{y:.1f}"/>'
+            )
         yield f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="5"/>'
         at = f'x="{start:.1f}" y="{line:.1f}" textLength="{wide:g}"'
         yield f"<text {at}>{escape(label)}</text></g>"
 
 
 def _free(
-    written: Collection[tuple[float, float, float]],
+    taken: Collection[tuple[float, float, float]],
     start: float,
     end: float,
     line: float,
     *,
     step: float,
 ) -> float:
-    """Return the next line down, or up, on which a label meets no other."""
-    while any(a < end and start < b and abs(at - line) < HIGH for a, b, at in written):
+    """Return the next line down, or up, on which a label meets nothing that is taken."""
+    while any(a < end and start < b and abs(at - line) < HIGH for a, b, at in taken):
         line += step
     return line
