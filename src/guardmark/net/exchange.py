@@ -3,7 +3,7 @@
 For each request aiohttp merges headers, looks after cookies, redirects and proxies, sends the body
 in a task of its own, and builds an object for either side. The requests of an endpoint differ in
 their bodies alone: so the head is written once, and head and body leave together. Connecting,
-certificates, the pool and the parser stay aiohttp's (ADR 0231).
+certificates, the pool and the parser stay aiohttp's (ADR 0232).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WITHOUT_BODY: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _SWITCHING_PROTOCOLS: Final = 101
 
 
-class Answer:
+class HttpAnswer:
     """The head of an answer, and its body to be read.
 
     Attributes:
@@ -103,7 +103,7 @@ class PreparedRequest:
             lines.append("Connection: close")
         self._head = "".join(f"{line}\r\n" for line in lines).encode()
 
-    async def send(self, body: bytes, *, timeout: ClientTimeout) -> Answer:  # noqa: ASYNC109 - of connecting
+    async def send(self, body: bytes, *, timeout: ClientTimeout) -> HttpAnswer:  # noqa: ASYNC109 - of connecting
         """Send a request and read the head of its answer.
 
         Raises:
@@ -120,7 +120,7 @@ class PreparedRequest:
             connection.close()
             raise
 
-    async def _ask(self, connection: Connection, body: bytes) -> Answer:
+    async def _ask(self, connection: Connection, body: bytes) -> HttpAnswer:
         protocol, transport = connection.protocol, connection.transport
         if protocol is None or transport is None or transport.is_closing():
             raise aiohttp.ServerDisconnectedError
@@ -142,7 +142,7 @@ class PreparedRequest:
                 ) from error
             # What is said before the answer, such as "continue", is none.
             if not 100 <= message.code < 200 or message.code == _SWITCHING_PROTOCOLS:
-                return Answer(
+                return HttpAnswer(
                     connection,
                     status=message.code,
                     headers=message.headers,
@@ -150,7 +150,7 @@ class PreparedRequest:
                 )
 
 
-async def read_body(answer: Answer, most: int) -> bytes | None:
+async def read_body(answer: HttpAnswer, most: int) -> bytes | None:
     """Read a body of at most so many bytes; None when there are more.
 
     A body that is read to its end gives its connection back; any other one loses it.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from yarl import URL
 
     from guardmark.net.error_bodies import ErrorObject
-    from guardmark.net.exchange import Answer
+    from guardmark.net.exchange import HttpAnswer
     from guardmark.net.redaction import Redactor
     from guardmark.net.service import Service
 
@@ -224,7 +224,7 @@ class Wire:
             worth_retrying=retry,
         )
 
-    def _content_type(self, response: Answer) -> str:
+    def _content_type(self, response: HttpAnswer) -> str:
         """Return the type of an answer; nothing where its header holds a secret."""
         header = response.headers.get("Content-Type", "")
         if header in _USUAL_TYPES:
@@ -263,7 +263,7 @@ class _Streamed(NamedTuple):
 
 
 async def _read_lines(
-    response: Answer, most: int, is_last: Callable[[bytes], bool], arrived: list[int]
+    response: HttpAnswer, most: int, is_last: Callable[[bytes], bool], arrived: list[int]
 ) -> _Streamed:
     """Read a stream up to its last line, and note when each line came.
 

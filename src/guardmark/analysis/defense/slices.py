@@ -50,6 +50,9 @@ FACETS: Final = (
 MIN_SLICE_SAMPLES: Final = 5
 """Samples a value of an open field needs for a slice: with fewer, an interval spans 49 points."""
 
+_SIDES: Final = 2
+"""Slices of a facet that has one value: its benign samples and its attacks."""
+
 _OPEN_ATTACK_FACETS: Final = frozenset({"technique", "source"})
 _OPEN_BENIGN_FACETS: Final = _OPEN_ATTACK_FACETS | {"category", "subcategory"}
 """Fields whose values a data set is free to invent; categories of attacks are the taxonomy's."""
@@ -131,11 +134,12 @@ class Slicer:
         )
         of_record, often = self._slices.take(arm.records.sample), frame.record_weights(arm.records)
         asked = np.bincount(of_record, weights=often, minlength=len(rates)).astype(int).tolist()
-        medians = order.medians_of_whole
-        if self._cells.slice_count > 2 or medians is None:
+        if self._cells.slice_count > _SIDES:
             medians = self._medians(arm, of_record, order)
-        if self._cells.slice_count == 2:  # benign samples and attacks of one value
-            order.medians_of_whole = medians
+        else:
+            if order.medians_of_whole is None:
+                order.medians_of_whole = self._medians(arm, of_record, order)
+            medians = order.medians_of_whole
         sides: tuple[list[SliceRate], list[SliceRate]] = ([], [])
         for number, rate in enumerate(rates):
             if not asked[number]:
