@@ -35,7 +35,13 @@ from guardmark.reports.document.cells import (
     table_of,
     with_counts,
 )
-from guardmark.reports.document.wording import count_text, measure_text, p_text
+from guardmark.reports.document.wording import (
+    count_text,
+    measure_text,
+    p_text,
+    side_text,
+    side_word,
+)
 from guardmark.stats.paired.significance import mcnemar
 
 if TYPE_CHECKING:
@@ -132,7 +138,9 @@ def write(analysis: RunAnalysis) -> Section:
     """Write the section that compares the defenses."""
     comparison = analysis.comparison
     parts: Iterable[Part] = ()
-    systems = [pair_sentence(pair) for pair in analysis.systems.pairs] if analysis.systems else []
+    systems = []
+    if analysis.systems is not None:
+        systems = [pair_sentence(pair) for pair in analysis.systems.pairs]
     if comparison is not None:
         rated = [(each.name, each.card) for each in analysis.defenses]
         league = None
@@ -152,7 +160,9 @@ def weak_among(
     rated: Iterable[tuple[str, RatePair | Scorecard]], scope: str = DEFENSE
 ) -> frozenset[str]:
     """Return the defenses that are not shown to beat chance: no trade-off is offered with them."""
-    return frozenset(name for name, rates in rated if scope == DEFENSE and not separates(rates))
+    if scope != DEFENSE:
+        return frozenset()
+    return frozenset(name for name, rates in rated if not separates(rates))
 
 
 def _parts(comparison: RunComparison, *rates: Part, weak: AbstractSet[str]) -> Iterator[Part]:
@@ -164,8 +174,8 @@ def _parts(comparison: RunComparison, *rates: Part, weak: AbstractSet[str]) -> I
     yield sentences
     yield from rates
     if comparison.attacks.best or comparison.benign.best:  # across runs nobody asks who is best
-        lowest = {"attack success": comparison.attacks, "false positive": comparison.benign}
-        yield [_best_sentence(best, rate) for rate, best in lowest.items()]
+        on_attacks_best = _best_sentence(comparison.attacks, "attack success")
+        yield [on_attacks_best, _best_sentence(comparison.benign, "false positive")]
     on_attacks = [(pair, pair.attacks) for pair in comparison.pairs]
     on_benign = [(pair, pair.benign) for pair in comparison.pairs]
     if not has_tiers:
@@ -190,7 +200,7 @@ def family_words(comparison: RunComparison) -> str:
 
 def _better_first(pair: PairedComparison) -> tuple[PairVerdict, str, str]:
     """Return the verdict as one about the first subject, and the two in that order."""
-    first, second = (subject(each, pair.scope) for each in (pair.first, pair.second))
+    first, second = subject(pair.first, pair.scope), subject(pair.second, pair.scope)
     if pair.verdict in _MIRRORED:
         return _MIRRORED[pair.verdict], second, first
     return pair.verdict, first, second
@@ -199,13 +209,18 @@ def _better_first(pair: PairedComparison) -> tuple[PairVerdict, str, str]:
 def pair_sentence(pair: PairedComparison, weak: AbstractSet[str] = frozenset()) -> str:
     """Say in one sentence what the data show about two defenses."""
     verdict, first, second = _better_first(pair)
-    sides = zip((pair.attacks, pair.benign), _RATES[pair.scope], strict=True)
+    success, refusals = _RATES[pair.scope]
     is_mirrored = pair.verdict in _MIRRORED
-    gaps = "; ".join(_gap(side, rate, is_mirrored=is_mirrored) for side, rate in sides)
-    lost = _weak_of(pair, weak)
-    words = _PAIRS["weak" if lost else verdict]
-    shown = f"neither {lost[0]} nor {lost[1]} is" if len(lost) > 1 else f"{', '.join(lost)} is not"
-    return f"{words.format(first, second, weak=shown, **_ALARMS[pair.scope])}: {gaps}."
+    on_attacks = _gap(pair.attacks, success, is_mirrored=is_mirrored)
+    on_benign = _gap(pair.benign, refusals, is_mirrored=is_mirrored)
+    weak_ones = _weak_of(pair, weak)
+    words, not_shown = _PAIRS[verdict], ""
+    if weak_ones:
+        words, not_shown = _PAIRS["weak"], f"{weak_ones[0]} is not"
+    if len(weak_ones) > 1:
+        not_shown = f"neither {weak_ones[0]} nor {weak_ones[1]} is"
+    sentence = words.format(first, second, weak=not_shown, **_ALARMS[pair.scope])
+    return f"{sentence}: {on_attacks}; {on_benign}."
 
 
 def _weak_of(pair: PairedComparison, weak: AbstractSet[str]) -> list[str]:
@@ -222,7 +237,9 @@ def subject(name: str, scope: str, model: str = "") -> str:
     bare, space, run = name.partition(" (")
     if bare not in BARE_ARMS:
         return f"the arm {name}"
-    return f"{f'the model {model}' if model else 'the system'} without a guard{space}{run}"
+    if model:
+        return f"the model {model} without a guard{space}{run}"
+    return f"the system without a guard{space}{run}"
 
 
 def recommendation(
@@ -233,29 +250,41 @@ def recommendation(
     if verdict is PairVerdict.TRADE_OFF and (pair.attacks.difference.value or 0.0) >= 0:
         first, second = second, first
     alarms = _ALARMS[pair.scope]["alarms"]
-    most = f"{100 * (margin or 0.0):g} points"
-    price, unshown = (
-        _PAIR_MARGIN[f"{key}_free" if margin is None else key].format(alarms, most)
-        for key in ("price", "unshown")
-    )
-    lost = _weak_of(pair, weak)
+    if margin is None:
+        price = _PAIR_MARGIN["price_free"].format(alarms)
+        unshown = _PAIR_MARGIN["unshown_free"].format(alarms)
+    else:
+        most = f"{100 * margin:g} points"
+        price = _PAIR_MARGIN["price"].format(alarms, most)
+        unshown = _PAIR_MARGIN["unshown"].format(alarms, most)
+    weak_ones = _weak_of(pair, weak)
     rule: str = verdict
-    if lost:
-        rule = "weak both" if len(lost) > 1 else "weak"
+    if len(weak_ones) == 1:
+        rule = "weak"
+    elif weak_ones:
+        rule = "weak both"
     pairs = count_text(pair.attacks.difference.pairs + pair.benign.difference.pairs)
-    told = {"price": price, "unshown": unshown, "pairs": pairs, "lost": " and ".join(lost)}
-    return _PAIR_ADVICE[rule].format(first, second, **told, **_ALARMS[pair.scope])
+    return _PAIR_ADVICE[rule].format(
+        first,
+        second,
+        price=price,
+        unshown=unshown,
+        pairs=pairs,
+        lost=" and ".join(weak_ones),
+        **_ALARMS[pair.scope],
+    )
 
 
 def significance_sentence(pair: PairedComparison) -> str:
     """Say the same in the words of reports that speak of significance, side by side."""
-    first, second = (subject(each, pair.scope) for each in (pair.first, pair.second))
+    first, second = subject(pair.first, pair.scope), subject(pair.second, pair.scope)
     alarms = _ALARMS[pair.scope]["alarms"]
-    sides = [
-        f"{rate}: {_significance(side, first, second)}"
-        for side, rate in zip((pair.attacks, pair.benign), ("attacks", alarms), strict=True)
-    ]
-    return f"In words of significance, {first} against {second}: {'; '.join(sides)}."
+    on_attacks = _significance(pair.attacks, first, second)
+    on_benign = _significance(pair.benign, first, second)
+    return (
+        f"In words of significance, {first} against {second}: attacks: {on_attacks}; "
+        f"{alarms}: {on_benign}."
+    )
 
 
 def _significance(side: PairedSide, first: str, second: str) -> str:
@@ -264,22 +293,21 @@ def _significance(side: PairedSide, first: str, second: str) -> str:
         return f"no test ({side.difference.reason or 'no pairs'})"
     p = f"(p {p_text(side.adjusted_p)})"
     direction = side.direction(1.0 - side.difference.confidence)
-    if direction == 0:
-        return f"no significant difference {p}"
-    return f"{first if direction < 0 else second} is significantly better {p}"
+    if direction < 0:
+        return f"{first} is significantly better {p}"
+    if direction > 0:
+        return f"{second} is significantly better {p}"
+    return f"no significant difference {p}"
 
 
 def corrected_sentence(pair: PairedComparison) -> str:
     """Give McNemar's test with continuity correction, to compare with reports that use it."""
-    rates = _RATES[pair.scope]
-    sides = [
-        f"{rate} {_corrected(side)}"
-        for side, rate in zip((pair.attacks, pair.benign), rates, strict=True)
-    ]
+    success, refusals = _RATES[pair.scope]
     return (
         "McNemar's test with continuity correction (chi-square of pairs that differ, "
         "samples taken as independent, not adjusted; for comparison with reports "
-        f"made that way, no verdict rests on it): {'; '.join(sides)}."
+        f"made that way, no verdict rests on it): {success} {_corrected(pair.attacks)}; "
+        f"{refusals} {_corrected(pair.benign)}."
     )
 
 
@@ -296,12 +324,17 @@ def _corrected(side: PairedSide) -> str:
 
 
 def _gap(side: PairedSide, label: str, *, is_mirrored: bool) -> str:
+    """Say by how much two rates differ, with the test; mirrored, second minus first."""
     measure = figure(side.difference)
     if measure.value is None:
         return f"{label} difference undefined"
-    if is_mirrored:  # the sentence is about the second: its rate minus that of the first
-        low, high = (None if each is None else 0.0 - each for each in (measure.high, measure.low))
-        measure = replace(measure, value=0.0 - measure.value, low=low, high=high)
+    if is_mirrored:
+        measure = replace(
+            measure,
+            value=_negated(measure.value),
+            low=_negated(measure.high),
+            high=_negated(measure.low),
+        )
     words = f"{label} {measure_text(measure)}"
     if side.adjusted_p is None:
         return f"{words} ({measure.reason})"
@@ -310,6 +343,13 @@ def _gap(side: PairedSide, label: str, *, is_mirrored: bool) -> str:
     if crosses and side.detectable is not None:
         words += f" (one test finds {100 * side.detectable:.1f} points in 80 % of runs)"
     return words + side.caution
+
+
+def _negated(value: float | None) -> float | None:
+    """Return a number with the other sign, without making a zero negative."""
+    if value is None:
+        return None
+    return 0.0 - value
 
 
 def group_cautions(attacks: Estimate, benign: Estimate | None = None) -> Iterator[str]:
@@ -324,18 +364,28 @@ def group_cautions(attacks: Estimate, benign: Estimate | None = None) -> Iterato
 
 def _differences_chart(sides: Sequence[_Side], *, is_attack: bool) -> IntervalChart:
     rate = _rate(sides, is_attack=is_attack)
+    marks = []
+    for pair, side in sides:
+        marks.append(mark(f"{pair.first} - {pair.second}", side.difference))
     return IntervalChart(
         id=f"difference-{rate.lower().replace(' ', '-')}",
         title=f"Difference in {rate}, first minus second",
         unit=Unit.POINTS,
         axis=f"Difference in {rate}",
-        marks=tuple(mark(f"{pair.first} - {pair.second}", side.difference) for pair, side in sides),
+        marks=tuple(marks),
         reference=(0.0, "no difference"),
     )
 
 
 def _rate(sides: Sequence[_Side], *, is_attack: bool) -> str:
-    return _RATES[sides[0][0].scope if sides else DEFENSE][not is_attack]
+    """Name the rate of one side at the scope of some pairs."""
+    scope = DEFENSE
+    if sides:
+        scope = sides[0][0].scope
+    success, refusals = _RATES[scope]
+    if is_attack:
+        return success
+    return refusals
 
 
 def pairs_table(
@@ -372,7 +422,7 @@ def pairs_table(
             "Left out: samples without a decision on one side": lambda row: row[1].unpaired,
         },
         table_id=f"pairs-{rate.lower().replace(' ', '-')}",
-        title=f"Pairs on the same {'attacks' if is_attack else 'benign samples'} ({rate})",
+        title=f"Pairs on the same {side_text(is_attack=is_attack)} ({rate})",
         collapsed=collapsed,
         texts=("Second",),
         note=(
@@ -383,9 +433,15 @@ def pairs_table(
 
 
 _PLANES: Final = {
-    DEFENSE: ("Attacks let through", "false alarms", "Benign samples blocked"),
-    SYSTEM: ("Attacks that succeed", "benign samples turned down", "Benign turned down"),
+    DEFENSE: ("plane", "Attacks let through", "false alarms", "Benign samples blocked"),
+    SYSTEM: (
+        "system-plane",
+        "Attacks that succeed",
+        "benign samples turned down",
+        "Benign turned down",
+    ),
 }
+"""Id of the picture at a scope, its vertical axis, what its title sets it against, the other."""
 
 
 def draw_plane(
@@ -418,13 +474,13 @@ def draw_plane(
     if not lines:
         return None
     weak = weak_among(rated, scope)
-    worth = [name for name, _ in rated if name in front and name not in weak]
-    if worth:
+    worthy = [name for name, _ in rated if name in front and name not in weak]
+    if worthy:
         lead = "Worth choosing between (no other is shown to beat them on both sides)"
-        sentences.append(f"{lead}: {', '.join(worth)}.")
-    y_axis, turned, x_axis = _PLANES[scope]
+        sentences.append(f"{lead}: {', '.join(worthy)}.")
+    chart_id, y_axis, turned, x_axis = _PLANES[scope]
     return LineChart(
-        id="plane" if scope == DEFENSE else "system-plane",
+        id=chart_id,
         title=f"{y_axis} against {turned} (lower left is better)",
         x_axis=x_axis,
         y_axis=y_axis,
@@ -466,8 +522,9 @@ def run_caveats(runs: Sequence[ComparedRun], remarks: Sequence[str]) -> Iterator
                 "are stored."
             )
         if run.unmatched:
-            more = " ..." if len(run.unmatched) > _NAMED else ""
-            named = ", ".join(run.unmatched[:_NAMED]) + more
+            named = ", ".join(run.unmatched[:_NAMED])
+            if len(run.unmatched) > _NAMED:
+                named += " ..."
             yield (
                 f"{count_text(len(run.unmatched))} of {run.samples:,} samples of {run.label} have "
                 f"no partner and are left out: {named}."
@@ -477,16 +534,17 @@ def run_caveats(runs: Sequence[ComparedRun], remarks: Sequence[str]) -> Iterator
 
 def _cost_sentence(cost: CostDifference, names: tuple[str, str]) -> str:
     """Say how much two defenses consume."""
-    what = "attacks" if cost.is_attack else "benign samples"
-    costs = zip(names, (cost.first, cost.second), strict=True)
-    means = ", ".join(f"{defense} {1000 * mean:,.6g}" for defense, mean in costs)
-    mean, interval = cost.mean, ""
+    first, second = names
+    mean, unit = cost.mean, "Cost"
+    if cost.unit is CostUnit.TOKENS:
+        unit = "Tokens"
+    difference = f"difference {1000 * (mean.value or 0.0):+,.6g}"
     if mean.low is not None and mean.high is not None:
-        interval = f" [{1000 * mean.low:+,.6g}, {1000 * mean.high:+,.6g}]"
-    unit = "Tokens" if cost.unit is CostUnit.TOKENS else "Cost"
+        difference += f" [{1000 * mean.low:+,.6g}, {1000 * mean.high:+,.6g}]"
     return (
-        f"{unit} for 1,000 {what}: {means}; difference {1000 * (mean.value or 0.0):+,.6g}"
-        f"{interval} over {count_text(mean.pairs)}"
+        f"{unit} for 1,000 {side_text(is_attack=cost.is_attack)}: "
+        f"{first} {1000 * cost.first:,.6g}, {second} {1000 * cost.second:,.6g}; "
+        f"{difference} over {count_text(mean.pairs)}"
     )
 
 
@@ -494,16 +552,18 @@ def comparison_document(compared: ScopedComparisons, *, texts: bool = True) -> D
     """Tell a comparison: advice first, then rates, pairs, and samples to read; systems first."""
     first = compared.all[0]
     runs = ", ".join(run.label for run in first.runs)
+    title, lead = "Defenses compared", ""
+    if compared.system:
+        title, lead = "Systems compared", "Guards: "
+    sections: list[Section] = []
+    for one_scope in compared.all:
+        sections.extend(_scope_sections(one_scope, lead, texts=texts))
     return Document(
-        title="Systems compared" if compared.system else "Defenses compared",
+        title=title,
         subtitle=f"In {runs}: the same {counted(first.attacks, 'attack')} and "
         f"{counted(first.benign, 'benign sample')}.",
         caveats=tuple(run_caveats(first.runs, first.remarks)),
-        sections=tuple(
-            part
-            for each in compared.all
-            for part in _scope_sections(each, "Guards: " if compared.system else "", texts=texts)
-        ),
+        sections=tuple(sections),
     )
 
 
@@ -525,13 +585,17 @@ def shorten_comparison(compared: ScopedComparisons, document: Document) -> Docum
 
 def _scope_sections(compared: Compared, lead: str, *, texts: bool) -> Iterator[Section]:
     """Yield the sections of one scope; those of systems say so in their titles and ids."""
-    lead, key = ("System: ", "system-") if compared.scope == SYSTEM else (lead, "")
+    key = ""
+    if compared.scope == SYSTEM:
+        lead, key = "System: ", "system-"
     yield section(f"{key}advice", f"{lead}What to do next", _advice(compared))
     rated = [(each.name, each.rates) for each in compared.rates]
     plane = draw_plane(rated, compared.comparison.front, scope=compared.scope)
     table = _rates_table(rated, compared.comparison, scope=compared.scope)
     parts = _parts(compared.comparison, table, plane, weak=weak_among(rated, compared.scope))
-    unit = "groups of variants" if compared.is_grouped else "samples"
+    unit = "samples"
+    if compared.is_grouped:
+        unit = "groups of variants"
     confidence = 100 * compared.confidence
     method = (
         f"First rate minus second; below zero the first is better. {confidence:.0f} % "
@@ -540,6 +604,11 @@ def _scope_sections(compared: Compared, lead: str, *, texts: bool) -> Iterator[S
         "the interval both say. Only samples that both answered count."
     )
     yield section(f"{key}rates", f"{lead}Rates", *parts, method)
+    yield from _pair_sections(compared, lead, key=key, texts=texts)
+
+
+def _pair_sections(compared: Compared, lead: str, *, key: str, texts: bool) -> Iterator[Section]:
+    """Yield a section for each pair; pairs alike on every sample share one."""
     by_names = {(pair.first, pair.second): pair for pair in compared.comparison.pairs}
     alike = [each for each in compared.details if not each.first_only + each.second_only]
     for number, detail in enumerate(compared.details, start=1):
@@ -605,7 +674,9 @@ def choice_sentence(
             "than benign samples."
         )
     best = worthy[0]
-    compared = {name for pair in comparison.pairs for name in (pair.first, pair.second)}
+    compared: set[str] = set()
+    for pair in comparison.pairs:
+        compared.update((pair.first, pair.second))
     candidates = {name: each for name, each in rates.items() if name in compared}
     weak = weak_among(rates.items(), scope)
     unbeaten = {name for name in comparison.front if name in rates and name not in weak}
@@ -725,7 +796,9 @@ def _after_choice(best: str, rates: Mapping[str, RatePair | Scorecard]) -> str:
 
 
 def _advice(compared: Compared) -> list[str]:
-    pairs = () if is_league(compared.comparison) else compared.comparison.pairs
+    pairs = compared.comparison.pairs
+    if is_league(compared.comparison):
+        pairs = ()
     rates = {each.name: each.rates for each in compared.rates}
     weak = weak_among(rates.items(), compared.scope)
     lines = []
@@ -753,36 +826,39 @@ def _rates_table(
 ) -> Table:
     """Lay each defense by itself; of many, the fewest attacks through first, with tiers."""
     attacks, benign = _RATES[scope]
-    is_defense = scope == DEFENSE
-    if is_defense:
+    table_id = "each-system"
+    if scope == DEFENSE:
+        table_id = "each"
         attacks, benign = f"{attacks}: attack success rate", f"{benign}: false positive rate"
     worthy = set(comparison.front) - weak_among(rated, scope)
-    worth = "Worth choosing: no other is shown to beat it on both sides, and it beats chance."
+    marks_of_worth = dict.fromkeys(worthy, "yes")
+    note = "Worth choosing: no other is shown to beat it on both sides, and it beats chance."
     columns: dict[str, Callable[[tuple[str, RatePair | Scorecard]], Any]] = {
-        "Defense": lambda each: name(subject(each[0], scope)),
-        f"{attacks}|of attacks": lambda each: with_counts(each[1].attack_success_rate),
-        f"{benign}|of benign": lambda each: with_counts(each[1].false_positive_rate),
-        "Worth choosing": lambda each: "yes" if each[0] in worthy else "",
+        "Defense": lambda row: name(subject(row[0], scope)),
+        f"{attacks}|of attacks": lambda row: with_counts(row[1].attack_success_rate),
+        f"{benign}|of benign": lambda row: with_counts(row[1].false_positive_rate),
+        "Worth choosing": lambda row: marks_of_worth.get(row[0], ""),
     }
     if is_league(comparison):
         on_attacks = {each.defense: each.letters for each in comparison.attacks.tiers}
         on_benign = {each.defense: each.letters for each in comparison.benign.tiers}
-        places = list(on_attacks)
-        rated = [each for each in rated if each[0] in on_attacks]
-        rated.sort(key=lambda each: places.index(each[0]))
-        columns[f"Tiers {_RATES[scope][0]}, {_RATES[scope][1]}"] = lambda each: (
-            f"{on_attacks[each[0]]}, {on_benign.get(each[0], '-')}"
+        by_name = dict(rated)
+        rated = [(defense, by_name[defense]) for defense in on_attacks if defense in by_name]
+        columns[f"Tiers {_RATES[scope][0]}, {_RATES[scope][1]}"] = lambda row: (
+            f"{on_attacks[row[0]]}, {on_benign.get(row[0], '-')}"
         )
-        worth += (
+        note += (
             " Two that share a letter of a tier are not told apart, which does not make them equal."
         )
+    if not worthy:
+        note = ""
     return table_of(
         rated,
         columns,
-        table_id="each" if is_defense else "each-system",
+        table_id=table_id,
         title="Each by itself, on the samples both have",
         texts=tuple(columns)[3:],
-        note=worth if worthy else "",
+        note=note,
     )
 
 
@@ -794,13 +870,16 @@ def _pair(
     lines = []
     if pair is not None:
         lines.append(corrected_sentence(pair))
-    timed = [each for each in detail.latency if each.median.value is not None]
-    lines.extend(_latency(each, names) for each in timed)
-    lines.extend(_cost_sentence(cost, names) for cost in detail.costs)
+    for latency in detail.latency:
+        if latency.median.value is not None:
+            lines.append(_latency(latency, names))
+    for cost in detail.costs:
+        lines.append(_cost_sentence(cost, names))
     if detail.discordant:
         total = count_text(detail.first_only + detail.second_only)
         lines.append(f"They differ on {total} samples; to read first:")
-        lines.extend(_sample(sample, texts=texts) for sample in detail.discordant)
+        for sample in detail.discordant:
+            lines.append(_sample(sample, texts=texts))
     else:
         lines.append("Both agree on every sample.")
     tables: Iterable[Table] = ()
@@ -814,7 +893,7 @@ def _categories(number: str, detail: PairDetail, rates: tuple[str, str]) -> Iter
     """Yield the categories, the surest differences in a table that is not folded."""
     ranked = sorted(
         detail.categories,
-        key=lambda it: (it.side.adjusted_p or 1.0, -abs(it.side.difference.value or 0.0)),
+        key=lambda row: (row.side.adjusted_p or 1.0, -abs(row.side.difference.value or 0.0)),
     )
     table_id, title = f"categories-{number}", "By category"
     yield _category_table(ranked[:_MOST_OPEN], rates, table_id=table_id, title=title)
@@ -827,11 +906,12 @@ def _categories(number: str, detail: PairDetail, rates: tuple[str, str]) -> Iter
 def _category_table(
     rows: Sequence[CategoryDifference], rates: tuple[str, str], *, table_id: str, title: str
 ) -> Table:
+    rate_of_side = {True: rates[0], False: rates[1]}
     return table_of(
         rows,
         {
             "Category": lambda each: each.category,
-            "Rate": lambda each: rates[not each.is_attack],
+            "Rate": lambda each: rate_of_side[each.is_attack],
             "Difference: first rate minus second": lambda each: each.side.difference,
             "p (Holm): over the categories of this pair": lambda each: p_value(
                 each.side.adjusted_p
@@ -845,18 +925,30 @@ def _category_table(
     )
 
 
-def _sample(each: DiscordantSample, *, texts: bool) -> str:
-    sample = each.sample
-    text = sample.prompt.words if texts else f"sha256 {sample.prompt.digest().hex()}"
-    cut = text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 1]}…"
-    severity = sample.severity.value if sample.severity else ""
-    facets = ", ".join(filter(None, (sample.label.value, severity, sample.category)))
-    return f"only {each.erred} wrong: {sample.id} ({facets}) {cut}"
+def _sample(discordant: DiscordantSample, *, texts: bool) -> str:
+    """Name a sample on which one of a pair erred, with the beginning of its text or its hash."""
+    sample = discordant.sample
+    if texts:
+        text = sample.prompt.words
+    else:
+        text = f"sha256 {sample.prompt.digest().hex()}"
+    if len(text) > _EXCERPT:
+        text = f"{text[: _EXCERPT - 1]}…"
+    facets: list[str] = [sample.label.value]
+    if sample.severity:
+        facets.append(sample.severity.value)
+    if sample.category:
+        facets.append(sample.category)
+    return f"only {discordant.erred} wrong: {sample.id} ({', '.join(facets)}) {text}"
 
 
 def _latency(latency: LatencyDifference, names: tuple[str, str]) -> str:
-    what = "attacks" if latency.is_attack else "benign"
-    defenses = zip(names, (latency.first, latency.second), strict=True)
-    medians = ", ".join(f"{name} {figure_text(ms, Unit.MILLISECONDS)}" for name, ms in defenses)
-    gap, pairs = figure_text(latency.median, Unit.MILLISECONDS), count_text(latency.median.pairs)
-    return f"Latency on {what}, median: {medians}; paired difference {gap} over {pairs}"
+    """Say how long two defenses take, and the paired difference."""
+    first = figure_text(latency.first, Unit.MILLISECONDS)
+    second = figure_text(latency.second, Unit.MILLISECONDS)
+    gap = figure_text(latency.median, Unit.MILLISECONDS)
+    return (
+        f"Latency on {side_word(is_attack=latency.is_attack)}, median: "
+        f"{names[0]} {first}, {names[1]} {second}; "
+        f"paired difference {gap} over {count_text(latency.median.pairs)}"
+    )

@@ -19,13 +19,13 @@ from guardmark.reports.document.cells import (
     with_counts,
     with_derived,
 )
-from guardmark.reports.document.wording import count_text, percent_text, value_text
+from guardmark.reports.document.wording import count_text, percent_text, side_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from guardmark.analysis.defense.scorecard import Scorecard
-    from guardmark.analysis.pipeline.answers import AnswerEnds, ProviderBlocks, Unseen
+    from guardmark.analysis.pipeline.answers import ProviderBlocks, Unseen
     from guardmark.analysis.pipeline.arms import (
         ArmAnalysis,
         LegacyCard,
@@ -36,11 +36,16 @@ if TYPE_CHECKING:
     )
     from guardmark.analysis.pipeline.frame import EndPair
     from guardmark.analysis.pipeline.injection import JudgeInjection
-    from guardmark.analysis.pipeline.judges import HumanCheck, JudgeQuality, JudgesAssessed
+    from guardmark.analysis.pipeline.judges import (
+        HumanCheck,
+        JudgeQuality,
+        JudgeRates,
+        JudgesAssessed,
+    )
     from guardmark.analysis.pipeline.one_out import GuardLeftOut, ShareBetween
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
-    from guardmark.reports.document.blocks import Block
+    from guardmark.reports.document.blocks import Block, Part
     from guardmark.reports.document.cells import Value
     from guardmark.stats.rates.corrected import CorrectedRate
 
@@ -51,13 +56,11 @@ _BOUNDS: Final = {
     "fail_closed": "fail-closed: unknown outcomes were blocked",
 }
 
-_HUMAN_CHECK: Final = {
-    "drawn_by_verdict": (
-        "More answers of one verdict were labelled than a random draw would hold, so "
-        "these shares speak of the labelled answers, not of the run. The corrected "
-        "attack success rates below weigh them."
-    ),
-}
+_DRAWN_BY_VERDICT: Final = (
+    "More answers of one verdict were labelled than a random draw would hold, so "
+    "these shares speak of the labelled answers, not of the run. The corrected "
+    "attack success rates below weigh them."
+)
 
 _LEGACY: Final = {
     "response_unsafe_v1": (
@@ -95,98 +98,129 @@ def write(analysis: RunAnalysis) -> Section | None:
     pipeline = analysis.pipeline
     if pipeline is None:
         return None
-    arms, human = pipeline.arms, pipeline.human
-    shared = analysis.manifest.shared_answers
-    gains = [(arm.name, arm.gain) for arm in arms if arm.gain is not None]
-    others, judged = pipeline.judgings[1:], [(arm, *each) for arm in arms for each in arm.judgings]
-    by_first = "".join(
-        f"Every other figure uses the judging {each.name}." for each in pipeline.judgings[:1]
-    )
-    once = (
-        "Each answer of the target model was generated once and serves the arms "
-        f"{', '.join(shared[:-1])} and {''.join(shared[-1:])}; what differs between "
-        "them is the guard."
-    )
-    parts = (
-        once if shared else None,
+    arms = pipeline.arms
+    parts: list[Part] = [
+        _shared_answers_text(analysis.manifest.shared_answers),
         arm_session_text(analysis),
         _system_table(arms),
         *flow_parts(arms),
         _model_table(arms),
-        _place_table(arms)
-        if any(arm.is_placed for arm in arms)
-        else _guard_table(arms, {each.name: each.card for each in analysis.defenses}),
+    ]
+    if any(arm.is_placed for arm in arms):
+        parts.append(_place_table(arms))
+    else:
+        cards = {each.name: each.card for each in analysis.defenses}
+        parts.append(_guard_table(arms, cards))
+    parts += [
         _documents_table(arms),
         _rewritten_table(arms),
         _left_out_table(arms),
         *_one_out_parts(arms),
         warning(warnings_of(pipeline)),
-        table_of(
-            gains,
-            {
-                "Arm" if any(arm.is_placed for arm in arms) else "Guard": lambda row: name(row[0]),
-                "Attack success": lambda row: row[1].attack_success_rate,
-                "Over-refusal": lambda row: row[1].over_refusal_rate,
-                "Longer": lambda row: figure(row[1].overhead_ms, Unit.MILLISECONDS),
-            },
-            table_id="pipeline-gain",
-            title="What a guard changes against no guard, paired",
-            note=(
-                "Both arms see the same answers of the model; negative means less. Longer: "
-                "how much longer one waits, end to end, in the median of the same samples; a "
-                "block spares the answer."
-            ),
-        )
-        if gains
-        else None,
+        _gain_table(arms),
         _bounds_table(arms),
         _bucket_table(arms),
-        *(_variant_table(arm) for arm in arms if len(arm.variants) > 1),
-        table_of(
-            arms,
-            {
-                "Arm": lambda row: name(row.name),
-                "Labelled: with a label, inferred ones included, of all asked": lambda row: (
-                    row.coverage.labelled
-                ),
-                "End known: blocked, or answered and judged, of all asked": lambda row: (
-                    row.coverage.known
-                ),
-                "Model answered: of what the guard let through": lambda row: (
-                    row.coverage.model_answered
-                ),
-                "Verdict valid: of all answers in this arm": lambda row: row.coverage.judge_valid,
-                "Verdict malformed: of all answers in this arm": lambda row: (
-                    row.coverage.judge_malformed
-                ),
-                "Verdict missing: of all answers in this arm": lambda row: row.coverage.judge_error,
-                "In model card: of all asked": lambda row: row.coverage.model_evaluable,
-            },
-            table_id="pipeline-coverage",
-            collapsed=True,
-            title="How many answers the cards rest on",
-        ),
+    ]
+    for arm in arms:
+        if len(arm.variants) > 1:
+            parts.append(_variant_table(arm))
+    parts += [
+        _coverage_table(arms),
         _answer_table(pipeline),
         _judge_table(pipeline),
-        table_of(
-            judged,
-            {
-                "Arm": lambda row: name(row[0].name),
-                "Judging": lambda row: row[1],
-                "Attack success": lambda row: row[2].attack_success_rate,
-                "Over-refusal": lambda row: row[2].over_refusal_rate,
-            },
-            table_id="pipeline-judgings",
-            note=by_first,
-            texts=("Judging",),
-            title="The same answers, judged again",
-        )
-        if others
-        else None,
-        *(() if human is None else (_human_table(human), _corrected_table(arms))),
-        *_legacy_parts(arms),
-    )
+        _judgings_table(pipeline),
+    ]
+    if pipeline.human is not None:
+        parts += [_human_table(pipeline.human), _corrected_table(arms)]
+    parts += _legacy_parts(arms)
     return section("pipeline", f"Pipeline: guard, {pipeline.model}, judge", *parts)
+
+
+def _shared_answers_text(shared: Sequence[str]) -> str | None:
+    """Say which arms share the answers of the model; None where each has its own."""
+    if not shared:
+        return None
+    return (
+        "Each answer of the target model was generated once and serves the arms "
+        f"{', '.join(shared[:-1])} and {shared[-1]}; what differs between "
+        "them is the guard."
+    )
+
+
+def _gain_table(arms: Sequence[ArmAnalysis]) -> Table | None:
+    """Lay what each guard changes against no guard; None without an arm that has none."""
+    gains = [(arm.name, arm.gain) for arm in arms if arm.gain is not None]
+    if not gains:
+        return None
+    subject = "Guard"
+    if any(arm.is_placed for arm in arms):
+        subject = "Arm"
+    return table_of(
+        gains,
+        {
+            subject: lambda row: name(row[0]),
+            "Attack success": lambda row: row[1].attack_success_rate,
+            "Over-refusal": lambda row: row[1].over_refusal_rate,
+            "Longer": lambda row: figure(row[1].overhead_ms, Unit.MILLISECONDS),
+        },
+        table_id="pipeline-gain",
+        title="What a guard changes against no guard, paired",
+        note=(
+            "Both arms see the same answers of the model; negative means less. Longer: "
+            "how much longer one waits, end to end, in the median of the same samples; a "
+            "block spares the answer."
+        ),
+    )
+
+
+def _coverage_table(arms: Sequence[ArmAnalysis]) -> Table:
+    return table_of(
+        arms,
+        {
+            "Arm": lambda row: name(row.name),
+            "Labelled: with a label, inferred ones included, of all asked": lambda row: (
+                row.coverage.labelled
+            ),
+            "End known: blocked, or answered and judged, of all asked": lambda row: (
+                row.coverage.known
+            ),
+            "Model answered: of what the guard let through": lambda row: (
+                row.coverage.model_answered
+            ),
+            "Verdict valid: of all answers in this arm": lambda row: row.coverage.judge_valid,
+            "Verdict malformed: of all answers in this arm": lambda row: (
+                row.coverage.judge_malformed
+            ),
+            "Verdict missing: of all answers in this arm": lambda row: row.coverage.judge_error,
+            "In model card: of all asked": lambda row: row.coverage.model_evaluable,
+        },
+        table_id="pipeline-coverage",
+        collapsed=True,
+        title="How many answers the cards rest on",
+    )
+
+
+def _judgings_table(pipeline: PipelineAnalysis) -> Table | None:
+    """Lay the figures of each further judging of the same answers; None without one."""
+    if len(pipeline.judgings) < 2:
+        return None
+    rows = []
+    for arm in pipeline.arms:
+        for judging, card in arm.judgings:
+            rows.append((arm, judging, card))
+    return table_of(
+        rows,
+        {
+            "Arm": lambda row: name(row[0].name),
+            "Judging": lambda row: row[1],
+            "Attack success": lambda row: row[2].attack_success_rate,
+            "Over-refusal": lambda row: row[2].over_refusal_rate,
+        },
+        table_id="pipeline-judgings",
+        note=f"Every other figure uses the judging {pipeline.judgings[0].name}.",
+        texts=("Judging",),
+        title="The same answers, judged again",
+    )
 
 
 def warnings_of(pipeline: PipelineAnalysis) -> tuple[str, ...]:
@@ -204,36 +238,43 @@ def warnings_of(pipeline: PipelineAnalysis) -> tuple[str, ...]:
 
 
 def _data_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
-    inferred = sum(n for source, n in pipeline.label_sources if source.startswith(_INFERRED))
+    inferred = 0
+    for source, count in pipeline.label_sources:
+        if source.startswith(_INFERRED):
+            inferred += count
     if inferred:
         yield (
             f"The label of {count_text(inferred)} samples was inferred from a name, not "
             "stated: a benign sample in such a pack counts as an attack."
         )
     cards = [arm.system for arm in pipeline.arms]
-    known = {
-        "attacks": any(card.attack_success_rate.trials for card in cards),
-        "benign samples": any(card.over_refusal_rate.trials for card in cards),
-    }
-    for what in (side for side, is_known in known.items() if cards and not is_known):
-        yield f"No {what} with a known outcome: that side of every card is undefined, not zero."
+    unknown = []
+    if cards and not any(card.attack_success_rate.trials for card in cards):
+        unknown.append("attacks")
+    if cards and not any(card.over_refusal_rate.trials for card in cards):
+        unknown.append("benign samples")
+    for side in unknown:
+        yield f"No {side} with a known outcome: that side of every card is undefined, not zero."
 
 
 def cut_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
     """Say how many answers nobody saw whole: what would have come next may be the harm."""
-    cut = [each for each in pipeline.answers if each.cut.successes]
+    cut, filtered = [], []
+    for ends in pipeline.answers:
+        if ends.cut.successes:
+            cut.append(_answers_text(ends.cut, is_attack=ends.is_attack))
+        if ends.filtered.successes:
+            filtered.append(_answers_text(ends.filtered, is_attack=ends.is_attack))
     if cut:
         yield (
-            f"{_answers_text([(each, each.cut) for each in cut])} were cut off at the "
+            f"{' and '.join(cut)} were cut off at the "
             "model's limit (finish reason length): the judges saw them as far as they "
             "go, and what would have come next is unknown. Raise max_tokens of the model."
         )
-    filtered = [each for each in pipeline.answers if each.filtered.successes]
     if filtered:
-        counts = _answers_text([(each, each.filtered) for each in filtered])
         yield (
-            f"{counts} were broken off by the provider's filter after some words: they "
-            "are judged as far as they go."
+            f"{' and '.join(filtered)} were broken off by the provider's filter after some "
+            "words: they are judged as far as they go."
         )
 
 
@@ -248,19 +289,18 @@ def refusal_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
         )
 
 
-def _answers_text(rates: Sequence[tuple[AnswerEnds, Estimate]]) -> str:
-    return " and ".join(
-        f"{count_text(rate.successes)} of {count_text(rate.trials)} answers to {_side(ends)}"
-        for ends, rate in rates
-    )
+def _answers_text(rate: Estimate, *, is_attack: bool) -> str:
+    """Count answers to the samples of one side, such as `3 of 40 answers to attacks`."""
+    side = side_text(is_attack=is_attack)
+    return f"{count_text(rate.successes)} of {count_text(rate.trials)} answers to {side}"
 
 
 def provider_sentences(pipeline: PipelineAnalysis) -> Iterator[str]:
     """Say what the filter of the model's provider blocked in the arm where it blocked most."""
-    arms = [arm for arm in pipeline.arms if arm.provider.at_input + arm.provider.at_output]
-    if not arms:
+    blocks = [arm.provider for arm in pipeline.arms]
+    most = max(blocks, key=lambda provider: provider.at_input + provider.at_output, default=None)
+    if most is None or not most.at_input + most.at_output:
         return
-    most = max(arms, key=lambda arm: arm.provider.at_input + arm.provider.at_output).provider
     counts = (
         f"{count_text(most.attacks.successes)} of {count_text(most.attacks.trials)} attacks and "
         f"{count_text(most.benign.successes)} of {count_text(most.benign.trials)} benign samples"
@@ -276,11 +316,13 @@ def provider_sentences(pipeline: PipelineAnalysis) -> Iterator[str]:
 def unseen_sentences(unseen: Sequence[Unseen]) -> Iterator[str]:
     """Say what guards and judges could not look at, on each side."""
     for each in unseen:
-        what = "The judge" if each.kind == "judge" else "The guard"
+        role = "guard"
+        if each.kind == "judge":
+            role = "judge"
         attacks = f"{count_text(each.attacks.successes)} of {count_text(each.attacks.trials)}"
         benign = f"{count_text(each.benign.successes)} of {count_text(each.benign.trials)}"
         yield (
-            f"{what} {each.part} could not look at {attacks} attacks and {benign} benign "
+            f"The {role} {each.part} could not look at {attacks} attacks and {benign} benign "
             "samples: its provider filtered the text. These count as malformed. Take a "
             "service for it that does not filter, or have its filter lifted."
         )
@@ -312,13 +354,17 @@ def _arm_warnings(arms: Sequence[ArmAnalysis]) -> Iterator[str]:
         if not arm.coverage.model_evaluable.successes:
             yield f"{arm.name}: no answer was both let through and judged; its model card is empty."
         for card in (arm.system, arm.model):
-            cautions = group_cautions(card.attack_success_rate, card.over_refusal_rate)
-            yield from (f"{arm.name}, scope {card.scope}: {each}." for each in cautions)
+            for caution in group_cautions(card.attack_success_rate, card.over_refusal_rate):
+                yield f"{arm.name}, scope {card.scope}: {caution}."
 
 
 @dataclass(frozen=True, slots=True)
 class _ScopeRow:
-    """A line of a table of cards at one scope."""
+    """A line of a table of cards at one scope.
+
+    Attributes:
+        provider: What the provider's filter blocked; None where it blocked nothing in any arm.
+    """
 
     arm: str
     card: ScopeCard
@@ -328,6 +374,20 @@ class _ScopeRow:
     def known(self) -> int:
         """How many samples have a known outcome at this scope."""
         return self.card.attack_success_rate.trials + self.card.over_refusal_rate.trials
+
+    @property
+    def attacks_blocked(self) -> Estimate | None:
+        """The share of attacks that the filter of the model's provider blocked."""
+        if self.provider is None:
+            return None
+        return self.provider.attacks
+
+    @property
+    def benign_blocked(self) -> Estimate | None:
+        """The share of benign samples that it blocked."""
+        if self.provider is None:
+            return None
+        return self.provider.benign
 
 
 def _end_columns() -> dict[str, Callable[[_ScopeRow], Value]]:
@@ -347,9 +407,9 @@ def _provider_columns() -> dict[str, Callable[[_ScopeRow], Value]]:
         (
             "Blocked by provider: attacks that the filter of the model's provider "
             "blocked behind the guard"
-        ): lambda row: None if row.provider is None else row.provider.attacks,
+        ): lambda row: row.attacks_blocked,
         "Benign blocked by provider: benign samples that it blocked": lambda row: (
-            None if row.provider is None else row.provider.benign
+            row.benign_blocked
         ),
     }
 
@@ -371,12 +431,15 @@ def _answer_columns() -> dict[str, Callable[[_ScopeRow], Value]]:
 
 def _system_table(arms: Sequence[ArmAnalysis]) -> Table:
     """Write the card of everything that was asked; what a provider blocked has columns if any."""
-    blocks = [arm.provider.attacks.successes + arm.provider.benign.successes for arm in arms]
-    is_filtered = any(blocks)
+    blocked = 0
+    for arm in arms:
+        blocked += arm.provider.attacks.successes + arm.provider.benign.successes
     rows = []
     for arm in arms:
-        provider = arm.provider if is_filtered else None
-        rows.append(_ScopeRow(arm.name, arm.system, provider))
+        if blocked:
+            rows.append(_ScopeRow(arm.name, arm.system, arm.provider))
+        else:
+            rows.append(_ScopeRow(arm.name, arm.system))
     table = table_of(
         rows,
         {**_end_columns(), **_provider_columns(), **_answer_columns()},
@@ -401,11 +464,13 @@ def _model_table(arms: Sequence[ArmAnalysis]) -> Table:
 
 
 def _guard_table(arms: Sequence[ArmAnalysis], cards: dict[str, Scorecard]) -> Table:
-    guards = [
-        (arm.name, cards[arm.name], arm.guard)
-        for arm in arms
-        if arm.guard is not None and not arm.is_placed
-    ]
+    guards = []
+    for arm in arms:
+        if arm.guard is not None and not arm.is_placed:
+            guards.append((arm.name, cards[arm.name], arm.guard))
+    note = ""
+    if not guards:
+        note = "The run has no guard."
     return table_of(
         guards,
         {
@@ -422,14 +487,17 @@ def _guard_table(arms: Sequence[ArmAnalysis], cards: dict[str, Scorecard]) -> Ta
             "Errors: of all it was asked": lambda row: row[2].error,
         },
         table_id="pipeline-defense",
-        note="" if guards else "The run has no guard.",
+        note=note,
         title="Defense: what the guard decides",
     )
 
 
 def _place_table(arms: Sequence[ArmAnalysis]) -> Table:
     """Write what each guard of each arm stopped, in the order in which a sample comes by them."""
-    rows = [(arm, stops) for arm in arms for stops in arm.stopped]
+    rows = []
+    for arm in arms:
+        for stops in arm.stopped:
+            rows.append((arm, stops))
     return table_of(
         rows,
         {
@@ -459,12 +527,11 @@ def _place_table(arms: Sequence[ArmAnalysis]) -> Table:
 
 def _documents_table(arms: Sequence[ArmAnalysis]) -> Table | None:
     """Write what guards left out of the documents that come with samples, or nothing."""
-    rows = [
-        (arm, stops, stops.documents)
-        for arm in arms
-        for stops in arm.stopped
-        if stops.documents is not None
-    ]
+    rows = []
+    for arm in arms:
+        for stops in arm.stopped:
+            if stops.documents is not None:
+                rows.append((arm, stops, stops.documents))
     if not rows:
         return None
     return table_of(
@@ -589,37 +656,37 @@ def _left_out_table(arms: Sequence[ArmAnalysis]) -> Table | None:
 
 def _one_out_parts(arms: Sequence[ArmAnalysis]) -> Iterator[Block]:
     """Write what each guard of an arm of several is worth, and which calls nobody made."""
-    rows = [
-        (arm, arm.one_out, each)
-        for arm in arms
-        if arm.one_out is not None
-        for each in arm.one_out.guards
-    ]
+    rows = []
+    for arm in arms:
+        if arm.one_out is None:
+            continue
+        for guard in arm.one_out.guards:
+            rows.append((arm, guard))
     if not rows:
         return
     yield table_of(
         rows,
         {
             "Arm": lambda row: name(row[0].name),
-            "Guard": lambda row: name(row[2].guard),
+            "Guard": lambda row: name(row[1].guard),
             "Attacks it stops alone: with no other guard, of those it decides about": (
-                lambda row: row[2].attacks_alone
+                lambda row: row[1].attacks_alone
             ),
             "Only it stops: at least, and no other guard of the arm would": lambda row: (
-                row[2].attacks_only.lowest
+                row[1].attacks_only.lowest
             ),
-            "Benign it stops alone": lambda row: row[2].benign_alone,
-            "Attack success without it": lambda row: row[2].attack_success_rate,
+            "Benign it stops alone": lambda row: row[1].benign_alone,
+            "Attack success without it": lambda row: row[1].attack_success_rate,
             "More attacks succeed without it: paired with the whole arm": (
-                lambda row: row[2].more_attacks
+                lambda row: row[1].more_attacks
             ),
             "Over-refusal changes by: without it, paired; negative means that it costs": (
-                lambda row: row[2].more_refusals
+                lambda row: row[1].more_refusals
             ),
             "It adds: to the wait, in the median, paired": lambda row: figure(
-                row[2].less_ms, Unit.MILLISECONDS
+                row[1].less_ms, Unit.MILLISECONDS
             ),
-            "Calls missing": lambda row: _missing_text(row[2]),
+            "Calls missing": lambda row: _missing_text(row[1]),
         },
         table_id="pipeline-one-out",
         texts=("Guard", "Calls missing"),
@@ -659,9 +726,11 @@ def _missing_text(guard: GuardLeftOut) -> str:
 def _missing_sentences(arms: Sequence[ArmAnalysis]) -> Iterator[str]:
     """Say between which limits a figure lies where calls were never made."""
     for arm in arms:
-        for each in () if arm.one_out is None else arm.one_out.guards:
+        if arm.one_out is None:
+            continue
+        for each in arm.one_out.guards:
             if each.missing:
-                calls = ", ".join(f"{m.part} {count_text(m.count)}" for m in each.missing)
+                calls = ", ".join(f"{call.part} {count_text(call.count)}" for call in each.missing)
                 yield (
                     f"{arm.name} without {each.guard}: calls are missing ({calls}), since no arm "
                     f"needed them. {_between_text(each.attacks_between)} of all attacks would "
@@ -691,14 +760,15 @@ def _both(rates: EndPair | ScopeCard | VariantRates) -> tuple[Value, ...]:
 
 
 def _bounds_table(arms: Sequence[ArmAnalysis]) -> Table:
+    rows = []
+    for arm in arms:
+        for key, label in _BOUNDS.items():
+            rates = getattr(arm, key)
+            if rates is not None:
+                rows.append((name(arm.name), label, *_both(rates)))
     return table_of(
-        [
-            (name(arm.name), label, *_both(rates))
-            for arm in arms
-            for key, label in _BOUNDS.items()
-            if (rates := getattr(arm, key)) is not None
-        ],
-        {"Arm|Reading|Attack success|Counts|Over-refusal|Counts": lambda each: each},
+        rows,
+        {"Arm|Reading|Attack success|Counts|Over-refusal|Counts": lambda row: row},
         table_id="pipeline-bounds",
         texts=("Reading",),
         collapsed=True,
@@ -707,17 +777,17 @@ def _bounds_table(arms: Sequence[ArmAnalysis]) -> Table:
 
 
 def _bucket_table(arms: Sequence[ArmAnalysis]) -> Table:
-    buckets = [
-        (arm.name, each, f"{each.unit}, {'attack' if each.is_attack else 'benign'}")
-        for arm in arms
-        for each in arm.buckets
-        if each.fully_safe.trials
-    ]
+    labels = {True: "attack", False: "benign"}
+    rows = []
+    for arm in arms:
+        for buckets in arm.buckets:
+            if buckets.fully_safe.trials:
+                rows.append((arm.name, buckets))
     return table_of(
-        buckets,
+        rows,
         {
             "Arm": lambda row: name(row[0]),
-            "Unit": lambda row: row[2],
+            "Unit": lambda row: f"{row[1].unit}, {labels[row[1].is_attack]}",
             "Fully safe": lambda row: row[1].fully_safe,
             "Partially unsafe": lambda row: row[1].partially_unsafe,
             "Consistently unsafe": lambda row: row[1].consistently_unsafe,
@@ -750,39 +820,41 @@ def _variant_table(arm: ArmAnalysis) -> Table:
 
 def _answer_table(pipeline: PipelineAnalysis) -> Table | None:
     """Say how answers ended, where some ended otherwise than whole."""
-    ends = [rate for each in pipeline.answers for rate in (each.cut, each.declined, each.filtered)]
-    if not any(rate.successes for rate in ends):
+    not_whole = 0
+    for ends in pipeline.answers:
+        not_whole += ends.cut.successes + ends.declined.successes + ends.filtered.successes
+    if not not_whole:
         return None
     return table_of(
-        [(_side(each), each) for each in pipeline.answers],
+        pipeline.answers,
         {
-            "Answers to": lambda row: row[0],
-            "Cut off: at the model's limit of tokens, of all answers": lambda row: row[1].cut,
+            "Answers to": lambda ends: side_text(is_attack=ends.is_attack),
+            "Cut off: at the model's limit of tokens, of all answers": lambda ends: ends.cut,
             (
                 "Refused by the model: marked as a refusal by the model itself, of all answers"
-            ): lambda row: row[1].declined,
+            ): lambda ends: ends.declined,
             (
                 "Broken off by the provider: by its filter, after some words, of all answers"
-            ): lambda row: row[1].filtered,
+            ): lambda ends: ends.filtered,
         },
         table_id="pipeline-answers",
         title="How the answers of the model ended",
     )
 
 
-def _side(ends: AnswerEnds) -> str:
-    return "attacks" if ends.is_attack else "benign samples"
-
-
 def _judge_table(pipeline: PipelineAnalysis) -> Table:
-    notes = [
-        f"Judges of {judging.name}: Krippendorff's alpha "
-        f"{value_text(judging.agreement.value, Unit.NUMBER)}."
-        for judging in pipeline.judgings
-        if judging.agreement is not None
-    ]
+    """List every judge with its verdicts, and how far the judges of a judging agree."""
+    judges: list[JudgeRates] = []
+    notes = []
+    for judging in pipeline.judgings:
+        judges.extend(judging.judges)
+        if judging.agreement is not None:
+            alpha = value_text(judging.agreement.value, Unit.NUMBER)
+            notes.append(f"Judges of {judging.name}: Krippendorff's alpha {alpha}.")
+    if not pipeline.judgings:
+        notes.append("Nobody judged.")
     return table_of(
-        [judge for judging in pipeline.judgings for judge in judging.judges],
+        judges,
         {
             "Judge": lambda row: name(row.name),
             "Layer": lambda row: row.layer,
@@ -792,7 +864,7 @@ def _judge_table(pipeline: PipelineAnalysis) -> Table:
             "Missing": lambda row: row.error,
         },
         table_id="pipeline-judges",
-        note=" ".join(notes) if pipeline.judgings else "Nobody judged.",
+        note=" ".join(notes),
         collapsed=True,
         texts=("Layer",),
         title="Judges",
@@ -806,28 +878,32 @@ def _human_table(human: HumanCheck) -> Table:
         ("Cohen's kappa", *with_counts(human.kappa, Unit.NUMBER)),
         ("Labelled, without a valid verdict", human.unreadable, ""),
     )
+    note = ""
+    if human.drawn_by_verdict:
+        note = _DRAWN_BY_VERDICT
     return table_of(
         rows,
-        {"Figure|Value|Counts": lambda each: each},
+        {"Figure|Value|Counts": lambda row: row},
         table_id="pipeline-human",
         title=f"The judging against {count_text(human.labels.total)} labels of people",
-        note=_HUMAN_CHECK["drawn_by_verdict"] if human.drawn_by_verdict else "",
+        note=note,
     )
 
 
 def _corrected_table(arms: Sequence[ArmAnalysis]) -> Table:
-    rates = [
-        (name(arm.name), scope, judged, corrected, _how_corrected(corrected))
-        for arm in arms
-        if arm.corrected is not None
-        for scope, judged, corrected in (
-            ("system", arm.system.attack_success_rate, arm.corrected.system),
-            ("model", arm.model.attack_success_rate, arm.corrected.model),
-        )
-    ]
+    rows: list[tuple[Value, ...]] = []
+    for arm in arms:
+        if arm.corrected is None:
+            continue
+        for scope, card, corrected in (
+            ("system", arm.system, arm.corrected.system),
+            ("model", arm.model, arm.corrected.model),
+        ):
+            judged, method = card.attack_success_rate, _how_corrected(corrected)
+            rows.append((name(arm.name), scope, judged, corrected, method))
     return table_of(
-        rates,
-        {"Arm|Scope|As judged|Corrected|Method": lambda each: each},
+        rows,
+        {"Arm|Scope|As judged|Corrected|Method": lambda row: row},
         table_id="pipeline-corrected",
         texts=("Scope", "Method"),
         title="Attack success rates, corrected for the judge's errors",
@@ -851,14 +927,17 @@ def _how_corrected(rate: CorrectedRate) -> str:
 def _legacy_parts(arms: Sequence[ArmAnalysis]) -> Iterator[Block]:
     from guardmark.analysis.pipeline.arms import RESPONSE_UNSAFE  # on use: most runs have no model
 
-    cards = [card for arm in arms for card in arm.legacy]
-    for definition in dict.fromkeys(card.definition for card in cards):
-        mine = [card for card in cards if card.definition == definition]
-        yield _legacy_table(definition, mine)
+    by_definition: dict[str, list[LegacyCard]] = {}
+    for arm in arms:
+        for card in arm.legacy:
+            by_definition.setdefault(card.definition, []).append(card)
+    for definition, cards in by_definition.items():
+        yield _legacy_table(definition, cards)
         text = f"{definition}: {_LEGACY[definition]}"
-        twins = _twins(arms, mine) if definition == RESPONSE_UNSAFE else ()
-        if twins:
-            text += f" Here it cannot tell apart: {', '.join(twins)}."
+        if definition == RESPONSE_UNSAFE:
+            alike = _told_apart_by_ours(arms, cards)
+            if alike:
+                text += f" Here it cannot tell apart: {', '.join(alike)}."
         yield warning(text)
 
 
@@ -883,56 +962,63 @@ def _legacy_table(definition: str, cards: Sequence[LegacyCard]) -> Table:
     )
 
 
-def _twins(arms: Sequence[ArmAnalysis], cards: Sequence[LegacyCard]) -> list[str]:
+def _told_apart_by_ours(arms: Sequence[ArmAnalysis], cards: Sequence[LegacyCard]) -> list[str]:
     """Name arms that share a card under the older definition and have different ones under ours."""
     refused = {arm.name: arm.system.over_refusal_rate.successes for arm in arms}
     system = {card.arm: card.counts for card in cards if card.scope == "system"}
-    return [
-        f"{one} and {other}"
-        for one, other in combinations(system, 2)
-        if system[one] == system[other] and refused[one] != refused[other]
-    ]
+    pairs = []
+    for one, other in combinations(system, 2):
+        if system[one] == system[other] and refused[one] != refused[other]:
+            pairs.append(f"{one} and {other}")
+    return pairs
 
 
 def quality_document(assessed: JudgesAssessed) -> Document:
     """Say how judges behaved, a section for each, and how they stood planted answers."""
+    sections = []
+    for quality in assessed.judges:
+        sections.append(section(quality.layer, quality.layer, _quality_lines(quality)))
+    planted = write_planted(assessed.planted)
+    if planted is not None:
+        sections.append(planted)
     return Document(
         title="Judge quality",
         subtitle="Intervals take answers as independent: these are signs to follow, not proofs.",
-        sections=(
-            *(section(each.layer, each.layer, _quality_lines(each)) for each in assessed.judges),
-            *filter(None, (write_planted(assessed.planted),)),
-        ),
+        sections=tuple(sections),
     )
 
 
-def _quality_lines(quality: JudgeQuality) -> tuple[str, ...]:
-    methods = ", ".join(f"{name or 'not said'} {n:,}" for name, n in quality.parse_methods)
-    said = _JUDGE_QUALITY.items()
-    return (
-        *(f"{rate_text(getattr(quality, rate))} {what}" for rate, what in said),
-        f"read by: {methods or 'nothing'}",
+def _quality_lines(quality: JudgeQuality) -> list[str]:
+    lines = []
+    for figure_name, meaning in _JUDGE_QUALITY.items():
+        lines.append(f"{rate_text(getattr(quality, figure_name))} {meaning}")
+    methods = ", ".join(
+        f"{method or 'not said'} {count:,}" for method, count in quality.parse_methods
     )
+    lines.append(f"read by: {methods or 'nothing'}")
+    return lines
 
 
 def write_planted(planted: Sequence[JudgeInjection]) -> Section | None:
     """Write how often what stands in an answer moved its judge, or nothing if none was asked."""
     if not planted:
         return None
-    moved = [each for each in planted if each.to_safe.successes]
-    kinds = [(judge.judge, each) for judge in planted for each in judge.by_kind]
-    return section(
-        "judge-injection",
-        "Judges shown planted answers",
-        warning(
-            (
-                f"The judge {each.judge} can be moved by what stands in an answer: "
-                f"{count_text(each.to_safe.successes)} of {count_text(each.to_safe.trials)} "
+    cautions = []
+    kinds = []
+    for judge in planted:
+        for moved in judge.by_kind:
+            kinds.append((judge.judge, moved))
+        if judge.to_safe.successes:
+            cautions.append(
+                f"The judge {judge.judge} can be moved by what stands in an answer: "
+                f"{count_text(judge.to_safe.successes)} of {count_text(judge.to_safe.trials)} "
                 "planted texts made it call an unsafe answer safe. An attack success rate by this "
                 "judge may be too low."
             )
-            for each in moved
-        ),
+    return section(
+        "judge-injection",
+        "Judges shown planted answers",
+        warning(cautions),
         table_of(
             planted,
             {

@@ -36,15 +36,16 @@ from guardmark.reports.document.cells import (
     with_counts,
     words,
 )
-from guardmark.reports.document.wording import count_text
+from guardmark.reports.document.wording import count_text, side_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from guardmark.analysis.defense.blind_spots import BlindSpot
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.manifest import RunManifest
-    from guardmark.reports.document.blocks import Block, Part
+    from guardmark.reports.document.blocks import Block, Part, TextCell
 
 _TONES: Final = {
     "addressed": Tone.GOOD,
@@ -111,17 +112,17 @@ def category_table(analysis: RunAnalysis, *, is_attack: bool) -> Table | None:
     rows = category_rows(defenses, is_attack=is_attack)
     if len(defenses) < 2 or not rows:
         return None
-    title = "Category" if is_attack else "Topic"
-    meanings = _CATEGORIES
+    if is_attack:
+        category, meanings, rate, errors = "Category", _CATEGORIES, "asr", "Attacks let through"
+    else:
+        category, meanings, rate, errors = "Topic", {}, "fpr", "Benign inputs blocked"
     columns: dict[str, Callable[[CategoryRow], Any]] = {
-        title: lambda row: name(row.category),
-        "What it is": lambda row: words(meanings.get(row.category, "") if is_attack else ""),
+        category: lambda row: name(row.category),
+        "What it is": lambda row: words(meanings.get(row.category, "")),
         "Samples": lambda row: row.asked,
-        **{
-            each.name: partial(_category_cell, defense=each.name)
-            for each in defenses[:_MOST_COLUMNS]
-        },
     }
+    for defense in defenses[:_MOST_COLUMNS]:
+        columns[defense.name] = partial(_category_cell, defense=defense.name)
     left = len(defenses) - _MOST_COLUMNS
     note = (
         "Bold: the whole interval lies below those of all other defenses in the row, at the error "
@@ -132,8 +133,8 @@ def category_table(analysis: RunAnalysis, *, is_attack: bool) -> Table | None:
     return table_of(
         rows,
         columns,
-        table_id=f"categories-by-defense-{'asr' if is_attack else 'fpr'}",
-        title=f"{'Attacks let through' if is_attack else 'Benign inputs blocked'}, by defense",
+        table_id=f"categories-by-defense-{rate}",
+        title=f"{errors}, by defense",
         note=note,
         texts=("What it is",),
         collapsed=not is_attack,
@@ -150,37 +151,40 @@ def _category_cell(row: CategoryRow, *, defense: str) -> FigureCell | str:
 def _minima(analysis: RunAnalysis) -> str:
     """Say how many samples a category needs, with those that need another number."""
     usual = analysis.settings.min_per_category
-    own = {
-        rate.name: minimum_of(rate.name, usual)
-        for each in analysis.candidates
-        for rate in each.slice_table("category", is_attack=True).rates
-    }
-    others = [f"{least} in {each}" for each, least in sorted(own.items()) if least != usual]
-    return count_text(usual) + (f" ({', '.join(others)})" if others else "")
+    categories: set[str] = set()
+    for defense in analysis.candidates:
+        table = defense.slice_table("category", is_attack=True)
+        categories.update(rate.name for rate in table.rates)
+    others = []
+    for category in sorted(categories):
+        least = minimum_of(category, usual)
+        if least != usual:
+            others.append(f"{least} in {category}")
+    if others:
+        return f"{count_text(usual)} ({', '.join(others)})"
+    return count_text(usual)
 
 
 def write_blind_spots(analysis: RunAnalysis) -> Section:
     """List the slices that are worse than the rest, systems first, the surest of each first."""
-    found = [
-        (subject(each.name, scope), spot)
-        for scope, subjects in ((SYSTEM, analysis.system), (DEFENSE, analysis.defenses))
-        for each in subjects
-        for spot in each.blind_spots
-    ]
+    spots: list[tuple[str, BlindSpot]] = []
+    for scope, subjects in ((SYSTEM, analysis.system), (DEFENSE, analysis.defenses)):
+        for each in subjects:
+            spots.extend((subject(each.name, scope), spot) for spot in each.blind_spots)
     table = table_of(
-        found,
+        spots,
         {
-            "Defense": lambda each: name(each[0]),
-            "Slice": lambda each: words(each[1].name),
-            "Errors are": lambda each: words(_ERRORS[each[1].is_attack]),
-            "Rate there|Counts": lambda each: with_counts(each[1].rate),
-            "Elsewhere|of": lambda each: with_counts(each[1].rest),
-            "More by: simultaneous limits": lambda each: each[1].excess,
-            "Also called": lambda each: words(", ".join(each[1].also)),
+            "Defense": lambda row: name(row[0]),
+            "Slice": lambda row: words(row[1].name),
+            "Errors are": lambda row: words(_ERRORS[row[1].is_attack]),
+            "Rate there|Counts": lambda row: with_counts(row[1].rate),
+            "Elsewhere|of": lambda row: with_counts(row[1].rest),
+            "More by: simultaneous limits": lambda row: row[1].excess,
+            "Also called": lambda row: words(", ".join(row[1].also)),
         },
         table_id="blind-spots",
         texts=("Slice", "Errors are", "Also called"),
-        collapsed=len(found) > _MOST_OPEN,
+        collapsed=len(spots) > _MOST_OPEN,
         title="Slices that are worse than the rest",
         note=(
             "Every value of every facet, and every combination of two, with at least 20 "
@@ -190,21 +194,22 @@ def write_blind_spots(analysis: RunAnalysis) -> Section:
             "its two values; a value that is no worse without its combinations is not."
         ),
     )
+    if spots:
+        return section("blind-spots-of-all", "Blind spots", table)
     nothing = "No slice is shown to be worse than the rest, of all that were searched."
-    shown = table if found else None
-    return section("blind-spots-of-all", "Blind spots", shown, otherwise=nothing)
+    return section("blind-spots-of-all", "Blind spots", otherwise=nothing)
 
 
 def write_system_slices(analysis: RunAnalysis) -> Section | None:
     """Write what comes out of a pipeline by category, severity, language and variant."""
-    systems = [each for each in analysis.system if not each.is_baseline] or list(analysis.system)
+    systems = tuple(each for each in analysis.system if not each.is_baseline)
+    if not systems:
+        systems = tuple(analysis.system)
     if not systems:
         return None
-    blocks = (
-        block
-        for facet in ("category", *sorted(_CHARTED))
-        for block in _facet(tuple(systems), facet, scope=SYSTEM)
-    )
+    blocks: list[Block] = []
+    for facet in ("category", *sorted(_CHARTED)):
+        blocks.extend(_facet(systems, facet, scope=SYSTEM))
     nothing = "The samples do not differ in category, severity, language, length or variant."
     return section("system-slices", "What comes out, by category", *blocks, otherwise=nothing)
 
@@ -212,26 +217,35 @@ def write_system_slices(analysis: RunAnalysis) -> Section | None:
 def write_slices(analysis: RunAnalysis) -> Section:
     """Write the section on every other facet that splits the samples."""
     nothing = "The samples do not differ in severity, language, length, variant or technique."
-    facets = (*_FACETS, *analysis.settings.slices)
-    blocks = (block for facet in facets for block in _facet(analysis.candidates, facet))
+    blocks: list[Block] = []
+    for facet in (*_FACETS, *analysis.settings.slices):
+        blocks.extend(_facet(analysis.candidates, facet))
     return section("slices", "Other slices", *blocks, otherwise=nothing)
 
 
 def _facet(
     defenses: tuple[DefenseAnalysis, ...], facet: str, *, scope: str = DEFENSE
 ) -> Iterator[Block]:
-    for is_attack in (True, False) if facet not in _OF_ATTACKS else (True,):
+    """Yield the charts and tables of one facet, for each side that it splits."""
+    sides: tuple[bool, ...] = (True, False)
+    if facet in _OF_ATTACKS:
+        sides = (True,)
+    for is_attack in sides:
         tables = [each.slice_table(facet, is_attack=is_attack) for each in defenses]
-        if any(len(table.rates) > 1 for table in tables):
-            if facet in _CHARTED or scope == SYSTEM:
-                yield _chart(defenses, facet, is_attack=is_attack, scope=scope)
-            if scope == DEFENSE:
-                yield from (_table(each, facet, is_attack=is_attack) for each in defenses)
+        if not any(len(table.rates) > 1 for table in tables):
+            continue
+        if facet in _CHARTED or scope == SYSTEM:
+            yield _chart(defenses, facet, is_attack=is_attack, scope=scope)
+        if scope == DEFENSE:
+            for defense in defenses:
+                yield _table(defense, facet, is_attack=is_attack)
 
 
 def _shown(table: SliceTable) -> tuple[SliceRate, ...]:
     """Keep the slices with the most samples, in order: one of three easily heads a list."""
-    rates = by_severity(table) if table.facet == "severity" else table.rates
+    rates = table.rates
+    if table.facet == "severity":
+        rates = by_severity(table)
     ranked = sorted(range(len(rates)), key=lambda at: (-rates[at].asked, at))
     return tuple(rates[at] for at in sorted(ranked[:_MOST_ROWS]))
 
@@ -240,15 +254,19 @@ def _chart(
     defenses: tuple[DefenseAnalysis, ...], facet: str, *, is_attack: bool, scope: str = DEFENSE
 ) -> IntervalChart:
     """Draw one line a slice and defense; slices in order of the first defense's table."""
-    rate = "Attack success rate" if is_attack else _ON_BENIGN[scope]
+    rate, short = _ON_BENIGN[scope], "fpr"
+    if is_attack:
+        rate, short = "Attack success rate", "asr"
     rows: dict[str, list[IntervalMark]] = {}
     for defense in defenses:
-        series = defense.name if len(defenses) > 1 else ""
+        series = ""
+        if len(defenses) > 1:
+            series = defense.name
         for each in _shown(defense.slice_table(facet, is_attack=is_attack)):
             drawn = mark(each.name, each.rate, series=series, greyed=each.is_greyed)
             rows.setdefault(each.name, []).append(drawn)
     return IntervalChart(
-        id=f"{_CHARTS[scope]}-{facet}-{'asr' if is_attack else 'fpr'}",
+        id=f"{_CHARTS[scope]}-{facet}-{short}",
         title=f"{rate} by {facet}",
         axis=rate,
         marks=tuple(itertools.chain(*rows.values())),
@@ -259,13 +277,18 @@ def _table(defense: DefenseAnalysis, facet: str, *, is_attack: bool) -> Table:
     rates = defense.slice_table(facet, is_attack=is_attack)
     shown = _shown(rates)
     left = len(rates.rates) - len(shown)
-    rate, what = ("ASR", "attacks") if is_attack else ("FPR", "benign samples")
+    rate, file, order, title = "FPR", "categories.csv", "highest first", facet
+    if is_attack:
+        rate = "ASR"
+    if facet == "variant":
+        file = "variant_metrics.csv"
+    if facet == "severity":
+        order = "from low to critical"
     is_category = facet == "category"
-    title = "topic" if is_category and not is_attack else facet
-    order = "from low to critical" if facet == "severity" else "highest first"
+    if is_category and not is_attack:
+        title = "topic"
     notes = []
     if left > 0:
-        file = "variant_metrics.csv" if facet == "variant" else "categories.csv"
         notes.append(f"{count_text(left)} smaller ones are in {file}.")
     return table_of(
         shown,
@@ -276,7 +299,7 @@ def _table(defense: DefenseAnalysis, facet: str, *, is_attack: bool) -> Table:
             "Median latency": lambda each: known(each.median_latency_ms, Unit.MILLISECONDS),
         },
         table_id=f"by-{facet}-{rate.lower()}-{slug(defense.name)}",
-        title=f"{defense.name}: {what} by {title}, {order}",
+        title=f"{defense.name}: {side_text(is_attack=is_attack)} by {title}, {order}",
         note=" ".join([*notes, *_group_notes(shown)]),
         greyed=lambda each: each.is_greyed,
         collapsed=not (is_category and is_attack),
@@ -301,21 +324,26 @@ def _group_notes(rates: Sequence[SliceRate]) -> Iterator[str]:
 def write_coverage(analysis: RunAnalysis) -> Section:
     """Write the section on coverage and its gaps."""
     taxonomy, defenses = analysis.taxonomy, analysis.candidates
-    counts = ", ".join(
-        f"{one.name} {sum(s.standing == 'addressed' for s in one.standings)}" for one in defenses
-    )
-    if not counts:
-        counts = "-"
+    counts = []
+    for defense in defenses:
+        addressed = [each for each in defense.standings if each.standing == "addressed"]
+        counts.append(f"{defense.name} {len(addressed)}")
     rule = (
         f"{taxonomy.tested} of {taxonomy.declared} declared categories hold attacks. "
-        f"Addressed, of {taxonomy.tested} tested: {counts}. A category counts as "
+        f"Addressed, of {taxonomy.tested} tested: {', '.join(counts) or '-'}. A category counts as "
         "addressed by a defense when the lower bound of its true positive rate lies "
         "above 50 % and above the upper bound of the overall false positive rate."
     )
+    whole = None
+    if not taxonomy.gaps:
+        whole = "Every declared category and subcategory was tested."
     return section(
-        *("coverage", "Coverage", rule, _coverage_table(analysis)),
+        "coverage",
+        "Coverage",
+        rule,
+        _coverage_table(analysis),
         warning(f"not tested: {each}" for each in taxonomy.gaps),
-        None if taxonomy.gaps else "Every declared category and subcategory was tested.",
+        whole,
         [f"not in the taxonomy: {each}" for each in taxonomy.undeclared],
         muted(_modalities(analysis.manifest)),
     )
@@ -325,7 +353,9 @@ def _modalities(manifest: RunManifest) -> str:
     """Say what kinds of input were tested, and which were not though a defense takes them."""
     if any("images" in each.mapping for each in manifest.data):
         return "Texts and images were tested: no audio or files."
-    takers = [f" ({one.name} takes them)" for one in manifest.parts if _takes_images(one.settings)]
+    takers = [
+        f" ({part.name} takes them)" for part in manifest.parts if _takes_images(part.settings)
+    ]
     return f"Only text was tested: no images{''.join(takers)}, audio or files."
 
 
@@ -339,21 +369,23 @@ def _takes_images(settings: Mapping[str, object]) -> bool:
 
 
 def _coverage_table(analysis: RunAnalysis) -> Table:
-    standings = []
+    """Lay the declared categories against the defenses, with where each stands."""
+    standings: dict[str, list[TextCell]] = {}
     for defense in analysis.candidates:
-        by_category = {}
         for held in defense.standings:
-            by_category[held.category] = words(held.standing.value, _TONES[held.standing])
-        standings.append(by_category)
+            cell = words(held.standing.value, _TONES[held.standing])
+            standings.setdefault(held.category, []).append(cell)
     table = table_of(
         [each for each in analysis.taxonomy.categories if each.is_declared],
         {
-            "Category": lambda each: name(each.name),
-            "Attacks": lambda each: each.attacks,
-            "Standings": lambda each: tuple(standing[each.name] for standing in standings),
+            "Category": lambda category: name(category.name),
+            "Attacks": lambda category: category.attacks,
+            "Standings": lambda category: tuple(standings.get(category.name, ())),
         },
         table_id="coverage-table",
         title="Categories of attack",
     )
-    named = (Column(title=defense.name) for defense in analysis.candidates)
-    return replace(table, columns=(*table.columns[:2], *named))
+    columns = [*table.columns[:2]]
+    for defense in analysis.candidates:
+        columns.append(Column(title=defense.name))
+    return replace(table, columns=tuple(columns))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import compress
 from typing import TYPE_CHECKING, TypeVar
 
 from guardmark.core.estimate import Difference, Estimate
@@ -46,19 +45,22 @@ def figure(
     """Turn a figure into a cell; without a unit a difference is in points, all else a share."""
     if of is None or isinstance(of, int | float):
         return FigureCell(value=of, unit=unit or Unit.SHARE)
-    own, trials = (Unit.POINTS, of.pairs) if isinstance(of, Difference) else (Unit.SHARE, of.trials)
-    made = FigureCell(
+    if isinstance(of, Difference):
+        usual_unit, trials = Unit.POINTS, of.pairs
+    else:
+        usual_unit, trials = Unit.SHARE, of.trials
+    measure = FigureCell(
         value=of.value,
         low=of.low,
         high=of.high,
-        unit=unit or own,
+        unit=unit or usual_unit,
         trials=trials,
         at_least=isinstance(of, Quantile) and of.at_least,
         reason=of.reason,
     )
     if not isinstance(of, Estimate):
-        return made
-    return replace(made, successes=of.successes, greyed=greyed or of.few_groups)
+        return measure
+    return replace(measure, successes=of.successes, greyed=greyed or of.few_groups)
 
 
 def figure_text(of: Measured | float | None, unit: Unit | None = None) -> str:
@@ -135,7 +137,7 @@ def table_of(
         for get in cells.values():
             values = get(thing)
             if isinstance(values, tuple):
-                line.extend(cell(value) for value in values)
+                line.extend(map(cell, values))
             else:
                 line.append(cell(values))
         is_greyed = greyed is not None and greyed(thing)
@@ -155,17 +157,26 @@ def table_of(
 
 def _without_blanks(table: Table) -> Table:
     """Leave out the columns in which no line says anything."""
-    wide = max(len(row.cells) for row in table.rows)
     blank = TextCell(text="")
-    is_filled = [False] * wide
+    filled: set[int] = set()
+    width = 0
     for row in table.rows:
+        width = max(width, len(row.cells))
         for at, cell in enumerate(row.cells):
             if cell != blank:
-                is_filled[at] = True
-    if all(is_filled):
+                filled.add(at)
+    if len(filled) == width:
         return table
-    rows = [replace(row, cells=tuple(compress(row.cells, is_filled))) for row in table.rows]
-    columns = tuple(compress(table.columns, is_filled))
+    return _keep_columns(table, sorted(filled))
+
+
+def _keep_columns(table: Table, kept: Sequence[int]) -> Table:
+    """Return a table with only the columns at some places."""
+    rows = []
+    for row in table.rows:
+        cells = tuple(row.cells[at] for at in kept)
+        rows.append(replace(row, cells=cells))
+    columns = tuple(table.columns[at] for at in kept)
     return replace(table, columns=columns, rows=tuple(rows))
 
 
@@ -178,8 +189,7 @@ def with_derived(table: Table, *titles: str) -> Table:
 def without_columns(table: Table, titles: Collection[str]) -> Table:
     """Leave out the columns of some titles."""
     kept = [at for at, column in enumerate(table.columns) if column.title not in titles]
-    rows = (replace(row, cells=tuple(row.cells[at] for at in kept)) for row in table.rows)
-    return replace(table, columns=tuple(table.columns[at] for at in kept), rows=tuple(rows))
+    return _keep_columns(table, kept)
 
 
 def without_repeats(table: Table) -> Table:
@@ -191,8 +201,7 @@ def without_repeats(table: Table) -> Table:
         if cells not in seen and not is_constant:
             kept.append(at)
         seen.add(cells)
-    rows = (replace(row, cells=tuple(row.cells[at] for at in kept)) for row in table.rows)
-    return replace(table, columns=tuple(table.columns[at] for at in kept), rows=tuple(rows))
+    return _keep_columns(table, kept)
 
 
 def _is_count(cell: Cell) -> bool:
@@ -201,10 +210,9 @@ def _is_count(cell: Cell) -> bool:
 
 def with_column(table: Table, at: int, column: Column, cells: Sequence[Cell]) -> Table:
     """Put a column between others, one cell for each line."""
-    rows = (
-        replace(row, cells=(*row.cells[:at], each, *row.cells[at:]))
-        for row, each in zip(table.rows, cells, strict=True)
-    )
+    rows = []
+    for row, new_cell in zip(table.rows, cells, strict=True):
+        rows.append(replace(row, cells=(*row.cells[:at], new_cell, *row.cells[at:])))
     columns = (*table.columns[:at], column, *table.columns[at:])
     return replace(table, columns=columns, rows=tuple(rows))
 
@@ -221,10 +229,13 @@ def p_value(value: float | None) -> FigureCell:
 
 def mute(table: Table, muted: Iterable[bool]) -> Table:
     """Set the lines of a table that only mark the floor and the ceiling back, and last."""
-    rows = sorted(zip(table.rows, muted, strict=True), key=lambda pair: pair[1])
-    return replace(
-        table, rows=tuple(replace(line, tone=Tone.MUTED) if off else line for line, off in rows)
-    )
+    plain, set_back = [], []
+    for row, is_muted in zip(table.rows, muted, strict=True):
+        if is_muted:
+            set_back.append(replace(row, tone=Tone.MUTED))
+        else:
+            plain.append(row)
+    return replace(table, rows=(*plain, *set_back))
 
 
 def mark(
@@ -233,12 +244,18 @@ def mark(
     """Return a rate as a dot with its whisker, and how much it stands on."""
     measure = figure(rate, greyed=greyed)
     counted = count_text(measure.trials or 0)
-    note = f"{counted} pairs" if isinstance(rate, Difference) else f"n = {counted}"
+    note = f"n = {counted}"
+    if isinstance(rate, Difference):
+        note = f"{counted} pairs"
     return IntervalMark(label=label, measure=measure, series=series, note=note)
 
 
 def slug(text: str) -> str:
     """Return letters, digits and hyphens that stand for a name in an id."""
-    return "".join(
-        sign if sign.isascii() and sign.isalnum() else f"-{ord(sign):x}-" for sign in text
-    )
+    slugged = ""
+    for sign in text:
+        if sign.isascii() and sign.isalnum():
+            slugged += sign
+        else:
+            slugged += f"-{ord(sign):x}-"
+    return slugged

@@ -36,7 +36,9 @@ def plain_line(text: str) -> str:
 def latex_line(text: str) -> str:
     """Escape a text so that LaTeX sets it as it stands, in a cell of a table too."""
     escaped = _LIGATURES.sub(r"\1{}", plain_line(text).translate(_LATEX))
-    return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped  # else an option of \\
+    if escaped.startswith(("[", "*")):  # LaTeX would take these as an option of \\
+        return f"{{}}{escaped}"
+    return escaped
 
 
 def markdown_line(text: str) -> str:
@@ -61,15 +63,20 @@ def markdown_code(text: str, *, in_table: bool = False) -> str:
         line = line.replace("|", "\\|")
     if not line:
         return ""
-    longest = max((len(run) for run in _FENCE.findall(line)), default=0)
-    fence = "`" * (longest + 1)
-    pad = " " if line.startswith("`") or line.endswith("`") else ""
-    return f"{fence}{pad}{line}{pad}{fence}"
+    fence = "`" * (_longest_fence(line) + 1)
+    if line.startswith("`") or line.endswith("`"):
+        line = f" {line} "
+    return f"{fence}{line}{fence}"
 
 
 def markdown_listing(lines: Iterable[str]) -> list[str]:
     """Show lines as a block of code, whatever back-ticks they hold."""
     shown = [_BREAKS_WITHIN.sub(" ", spell_hidden(line)).rstrip() for line in lines]
-    longest = max((len(run) for line in shown for run in _FENCE.findall(line)), default=0)
+    longest = max(map(_longest_fence, shown), default=0)
     fence = "`" * max(3, longest + 1)
     return [fence, *shown, fence]
+
+
+def _longest_fence(line: str) -> int:
+    """Return the length of the longest run of back-ticks in a line; 0 without any."""
+    return max(map(len, _FENCE.findall(line)), default=0)

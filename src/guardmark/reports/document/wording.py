@@ -49,8 +49,11 @@ def interval_text(measure: FigureCell) -> str:
     """Put the interval of a figure into words."""
     if measure.low is None and measure.high is None:
         needed = measure.reason.partition(" quantile needs ")[2].partition(" ")[0]
-        return f" (no interval below n = {needed})" if needed else ""
-    low, high = (_bound(bound, measure) for bound in (measure.low, measure.high))
+        if not needed:
+            return ""
+        return f" (no interval below n = {needed})"
+    low = _bound(measure.low, measure)
+    high = _bound(measure.high, measure)
     return f" [{low}, {high}]"
 
 
@@ -61,7 +64,9 @@ def has_interval(measure: FigureCell) -> bool:
 
 def cell_text(cell: Cell) -> str:
     """Put any cell into words."""
-    return cell.text if isinstance(cell, TextCell) else measure_text(cell)
+    if isinstance(cell, TextCell):
+        return cell.text
+    return measure_text(cell)
 
 
 def counts_text(measure: FigureCell) -> str:
@@ -78,6 +83,20 @@ def count_text(count: int) -> str:
     return f"{count:,}"
 
 
+def side_text(*, is_attack: bool) -> str:
+    """Name the samples of one side: attacks, or benign samples."""
+    if is_attack:
+        return "attacks"
+    return "benign samples"
+
+
+def side_word(*, is_attack: bool) -> str:
+    """Name the samples of one side in one word, where there is little room."""
+    if is_attack:
+        return "attacks"
+    return "benign"
+
+
 def date_text(utc: str) -> str:
     """Return a moment as people write it, such as `27 November 2026, 01:00 UTC`."""
     try:
@@ -90,7 +109,9 @@ def date_text(utc: str) -> str:
 def p_text(p_value: float) -> str:
     """Return a p-value as it stands behind a letter p: `= 0.0312` or `< 0.0001`."""
     shown = value_text(p_value, Unit.P_VALUE)
-    return shown if shown.startswith("<") else f"= {shown}"
+    if shown.startswith("<"):
+        return shown
+    return f"= {shown}"
 
 
 def percent_text(share: float | None) -> str:
@@ -110,17 +131,34 @@ def _percent(share: float) -> str:
 
 def _time(value: float, beside: float) -> str:
     """Return a time without its unit, in the unit of the time it stands beside."""
-    scaled = value if abs(beside) >= 1 else 1000 * value
-    return f"{scaled:,.0f}" if abs(scaled) >= 100 else f"{scaled:.1f}"
+    scaled = value
+    if abs(beside) < 1:
+        scaled = 1000 * value
+    if abs(scaled) >= 100:
+        return f"{scaled:,.0f}"
+    return f"{scaled:.1f}"
+
+
+def _milliseconds(value: float) -> str:
+    """Write a time with its unit: microseconds below one millisecond."""
+    if abs(value) >= 1:
+        return f"{_time(value, value)} ms"
+    return f"{_time(value, value)} µs"
+
+
+def _p_value(value: float) -> str:
+    if value < 0.0001:
+        return "< 0.0001"
+    return f"{value:.4f}"
 
 
 _WORDS: dict[Unit, Callable[[float], str]] = {
     Unit.SHARE: _percent,
     Unit.POINTS: lambda value: f"{100 * value:+.1f} points",
-    Unit.MILLISECONDS: lambda ms: f"{_time(ms, ms)} {'ms' if abs(ms) >= 1 else 'µs'}",
+    Unit.MILLISECONDS: _milliseconds,
     Unit.COUNT: lambda value: count_text(round(value)),
     Unit.NUMBER: lambda value: f"{value:.3f}",
-    Unit.P_VALUE: lambda value: "< 0.0001" if value < 0.0001 else f"{value:.4f}",
+    Unit.P_VALUE: _p_value,
 }
 
 
@@ -129,12 +167,20 @@ def _bound(bound: float | None, measure: FigureCell) -> str:
     if bound is None:
         return "?"
     if measure.unit is Unit.SHARE:
-        digits = f"{100 * bound:.1f}"
-        if digits == "100.0" and bound < 1 and bound == measure.low:
-            return "> 99.9"
-        return "< 0.1" if digits == "0.0" and bound > 0 and bound == measure.high else digits
+        return _share_bound(bound, measure)
     if measure.unit is Unit.POINTS:
         return f"{100 * bound:+.1f}"
-    if measure.unit is Unit.MILLISECONDS:
-        return _time(bound, bound if measure.value is None else measure.value)
-    return value_text(bound, measure.unit)
+    if measure.unit is not Unit.MILLISECONDS:
+        return value_text(bound, measure.unit)
+    if measure.value is None:
+        return _time(bound, bound)
+    return _time(bound, measure.value)
+
+
+def _share_bound(bound: float, measure: FigureCell) -> str:
+    digits = f"{100 * bound:.1f}"
+    if digits == "100.0" and bound < 1 and bound == measure.low:
+        return "> 99.9"
+    if digits == "0.0" and bound > 0 and bound == measure.high:
+        return "< 0.1"
+    return digits
