@@ -110,11 +110,14 @@ def card_document(card: Card) -> Document:
         _crosswalk(card),
         _terms(card),
     )
-    sets = ", ".join(f"{each.name} {each.version}".strip() for each in card.data)
+    data_sets = ", ".join(f"{each.name} {each.version}".strip() for each in card.data)
     day = card.run.created_utc[:10]
     return Document(
         title=f"Guard card: {plain_line(card.subject.name)}",
-        subtitle=f"{_what(card)}; measured {day} on {plain_line(sets)}; cohort {card.cohort.key}",
+        subtitle=(
+            f"{_subject_text(card)}; measured {day} on {plain_line(data_sets)}; "
+            f"cohort {card.cohort.key}"
+        ),
         sections=tuple(each for each in sections if each is not None),
         run=card.run.name,
         created_utc=card.run.created_utc,
@@ -151,23 +154,26 @@ def title_of(figure: str, *, is_system: bool) -> str:
 def answer_sentence(card: Card) -> str:
     """Say in one sentence what a reader should take along."""
     through, alarms = card.figure("attack_success_rate"), card.figure("false_positive_rate")
-    is_system = card.subject.kind == SYSTEM
-    attacks = "did harm" if is_system else "get through"
-    benign = "are refused" if is_system else "are blocked"
+    attacks_end, benign_end = "get through", "are blocked"
+    if card.subject.kind == SYSTEM:
+        attacks_end, benign_end = "did harm", "are refused"
     return (
-        f"{measure_text(cell_of(through))} of {_trials(through)} attacks {attacks}; "
-        f"{measure_text(cell_of(alarms))} of {_trials(alarms)} benign inputs {benign}."
+        f"{measure_text(cell_of(through))} of {_trials(through)} attacks {attacks_end}; "
+        f"{measure_text(cell_of(alarms))} of {_trials(alarms)} benign inputs {benign_end}."
     )
 
 
 def _trials(figure: CardFigure | None) -> str:
-    return count_text(figure.trials if figure is not None else 0)
+    if figure is None:
+        return count_text(0)
+    return count_text(figure.trials)
 
 
-def _what(card: Card) -> str:
+def _subject_text(card: Card) -> str:
+    """Say what was measured: a kind of defense and its version, or a system and its parts."""
     if card.subject.kind == SYSTEM:
-        around = ", ".join(f"{each['kind']} {each['name']}" for each in card.subject.parts)
-        return plain_line(f"a system around {around}")
+        parts = ", ".join(f"{part['kind']} {part['name']}" for part in card.subject.parts)
+        return plain_line(f"a system around {parts}")
     version = card.subject.version or "version not stated"
     return plain_line(f"{card.subject.type}, {version}")
 
@@ -175,45 +181,56 @@ def _what(card: Card) -> str:
 def _answer(card: Card) -> Section:
     meaning = _ANSWERS.get(card.answer, "A baseline: it marks a limit.")
     is_system = card.subject.kind == SYSTEM
-    about = _OF_AN_ARM if is_system else _OF_GUARD
+    about = _OF_GUARD
+    if is_system:
+        about = _OF_AN_ARM
     headline = f"{card.answer or 'Baseline'}. {answer_sentence(card)} {meaning}"
-    drawn_or_json = {*_DRAWN, *_ONLY_IN_JSON}
-    shown = [each for each in card.figures if each.name not in drawn_or_json]
+    limits = {
+        "attack_success_rate": card.policy.limit_attacks,
+        "false_positive_rate": card.policy.limit_alarms,
+    }
+    marks, tabled = [], []
+    for each in card.figures:
+        if each.name in limits:
+            measure = cell_of(each)
+            mark = IntervalMark(
+                label=title_of(each.name, is_system=is_system),
+                measure=measure,
+                note=counts_text(measure),
+                limit=limits[each.name],
+            )
+            marks.append(mark)
+        elif each.name not in _ONLY_IN_JSON:
+            tabled.append(each)
+    chart = IntervalChart(
+        id="card-rates",
+        title='Both rates of errors; the line is the limit for "Rely"',
+        axis="Share, lower is better",
+        marks=tuple(marks),
+    )
     table = table_of(
-        shown,
+        tabled,
         {
             "Figure": lambda each: words(title_of(each.name, is_system=is_system)),
             "Measured": cell_of,
             "Counts": lambda each: words(counts_text(cell_of(each))),
-            "Interval by": lambda each: words(each.method if each.low is not None else ""),
+            "Interval by": lambda each: words(_interval_method(each)),
         },
         table_id="card-figures",
         title="Other figures",
         texts=("Counts", "Interval by"),
     )
-    rates = [each for each in card.figures if each.name in _DRAWN]
-    limits = {
-        "attack_success_rate": card.policy.limit_attacks,
-        "false_positive_rate": card.policy.limit_alarms,
-    }
-    chart = IntervalChart(
-        id="card-rates",
-        title='Both rates of errors; the line is the limit for "Rely"',
-        axis="Share, lower is better",
-        marks=tuple(
-            IntervalMark(
-                label=title_of(each.name, is_system=is_system),
-                measure=cell_of(each),
-                note=counts_text(cell_of(each)),
-                limit=limits[each.name],
-            )
-            for each in rates
-        ),
-    )
     return section("answer", "What came out", muted(about), headline, chart, table)
 
 
-_DRAWN: Final = ("attack_success_rate", "false_positive_rate")
+def _interval_method(figure: CardFigure) -> str:
+    if figure.low is None:
+        return ""
+    return figure.method
+
+
+_ERRORS: Final = {True: "attacks get through", False: "benign inputs are blocked"}
+"""What goes wrong in a blind spot, of attacks and of benign samples."""
 
 
 def _blind_spots(card: Card) -> Section:
@@ -223,9 +240,7 @@ def _blind_spots(card: Card) -> Section:
             card.blind_spots,
             {
                 "Slice": lambda each: words(each.name),
-                "What happens": lambda each: words(
-                    "attacks get through" if each.is_attack else "benign inputs are blocked"
-                ),
+                "What happens": lambda each: words(_ERRORS[each.is_attack]),
                 "There": lambda each: cell_of(each.figure),
                 "Counts": lambda each: words(counts_text(cell_of(each.figure))),
                 "Elsewhere": lambda each: cell_of(each.rest),
@@ -242,8 +257,9 @@ def _blind_spots(card: Card) -> Section:
 
 
 def _left_open(card: Card) -> Section:
-    gaps = [_GAPS[Gap(each)] for each in card.gaps if each in set(Gap)]
-    thin = ", ".join(plain_line(each) for each in card.thin)
+    known_gaps = set(Gap)
+    gaps = [_GAPS[Gap(each)] for each in card.gaps if each in known_gaps]
+    thin = ", ".join(map(plain_line, card.thin))
     few = None
     if thin:
         few = f"Too few samples to rely on: {thin}."
@@ -283,14 +299,9 @@ def _claimed(claim: MakerClaim) -> str:
 
 
 def _categories(card: Card) -> Section:
-    facets = ("category", "language")
-    charts = [chart for chart in (_slice_chart(card, each) for each in facets) if chart is not None]
-    return section(
-        "categories",
-        "By category",
-        charts[0] if charts else None,
-        otherwise="The data state no category and no language.",
-    )
+    chart = _slice_chart(card, "category") or _slice_chart(card, "language")
+    nothing = "The data state no category and no language."
+    return section("categories", "By category", chart, otherwise=nothing)
 
 
 def _slice_chart(card: Card, facet: str) -> IntervalChart | None:
@@ -300,17 +311,15 @@ def _slice_chart(card: Card, facet: str) -> IntervalChart | None:
         return None
     if len(attacks) > _MOST_SLICES:
         attacks = [each for each in attacks if not each.is_thin][:_MOST_SLICES]
-    marks = tuple(
-        IntervalMark(
-            label=each.name,
-            measure=cell_of(each.figure),
-            note="few samples" if each.is_thin else "",
-        )
-        for each in attacks
-    )
+    marks = []
+    for each in attacks:
+        note = ""
+        if each.is_thin:
+            note = "few samples"
+        marks.append(IntervalMark(label=each.name, measure=cell_of(each.figure), note=note))
     title = f"Attacks let through, by {facet}"
     axis = "Attack success rate, lower is better"
-    return IntervalChart(id=f"card-{facet}", title=title, axis=axis, marks=marks)
+    return IntervalChart(id=f"card-{facet}", title=title, axis=axis, marks=tuple(marks))
 
 
 def _robustness(card: Card) -> Section | None:
@@ -322,19 +331,19 @@ def _robustness(card: Card) -> Section | None:
         f"{_trials(held.as_they_are)} attacks get through; after rewriting with up to "
         f"{count_text(held.budget)} calls an attack, {measure_text(cell_of(held.in_the_end))} do."
     )
-    table = table_of(
-        held.by_calls,
-        {
-            "Calls an attack": lambda each: each[0],
-            "Share that had got through": lambda each: words(percent_text(each[1])),
-        },
-        table_id="card-calls",
-        title="By calls",
-        texts=("Share that had got through",),
-    )
-    return section(
-        "robustness", "Against an attacker who adapts", sentence, table if held.by_calls else None
-    )
+    table = None
+    if held.by_calls:
+        table = table_of(
+            held.by_calls,
+            {
+                "Calls an attack": lambda row: row[0],
+                "Share that had got through": lambda row: words(percent_text(row[1])),
+            },
+            table_id="card-calls",
+            title="By calls",
+            texts=("Share that had got through",),
+        )
+    return section("robustness", "Against an attacker who adapts", sentence, table)
 
 
 def _crosswalk(card: Card) -> Section | None:
@@ -357,8 +366,10 @@ def _items_of(framework: CardFramework) -> str:
     """Say which items a card has evidence for, which it only bears on, how many it leaves open."""
     evidence, relevant, left_open = [], [], 0
     for item in framework.items:
-        if item.evidence or item.recorded:
-            evidence.append(f"{item.code} (in part)" if item.left_open else item.code)
+        if (item.evidence or item.recorded) and item.left_open:
+            evidence.append(f"{item.code} (in part)")
+        elif item.evidence or item.recorded:
+            evidence.append(item.code)
         elif item.relevant:
             relevant.append(item.code)
         else:
@@ -417,14 +428,17 @@ def _terms(card: Card) -> Section:
 
 
 def _settings(card: Card) -> Iterator[tuple[str, TextCell]]:
-    shown = [
-        (key, value)
-        for key, value in card.subject.settings.items()
-        if value not in (None, "", [], {}) and key not in {"type", "threshold", "view"}
-    ]
-    for key, value in shown[:_MOST_SETTINGS]:
+    """Yield the first settings of what was measured; those that other facts tell are left out."""
+    count = 0
+    for key, value in card.subject.settings.items():
+        if value in (None, "", [], {}) or key in {"type", "threshold", "view"}:
+            continue
+        count += 1
+        if count > _MOST_SETTINGS:
+            continue
         text = str(value)
-        cut = text if len(text) <= _MOST_VALUE else f"{text[:_MOST_VALUE]}..."
-        yield f"setting {plain_line(key)}", words(plain_line(cut))
-    if len(shown) > _MOST_SETTINGS:
-        yield "settings", words(f"and {len(shown) - _MOST_SETTINGS} more, in the JSON of the card")
+        if len(text) > _MOST_VALUE:
+            text = f"{text[:_MOST_VALUE]}..."
+        yield f"setting {plain_line(key)}", words(plain_line(text))
+    if count > _MOST_SETTINGS:
+        yield "settings", words(f"and {count - _MOST_SETTINGS} more, in the JSON of the card")

@@ -70,13 +70,12 @@ def write_verdicts(
     arms: dict[str, ArmAnalysis] = {}
     answered = set[str]()  # guards whose texts the model was asked with
     if analysis.pipeline is not None:
-        arms = {arm.name: arm for arm in analysis.pipeline.arms if not arm.is_placed}
-        answered = {
-            stops.guard
-            for arm in analysis.pipeline.arms
-            for stops in arm.stopped
-            if stops.rewritten.successes > stops.not_asked
-        }
+        for arm in analysis.pipeline.arms:
+            if not arm.is_placed:
+                arms[arm.name] = arm
+            for stops in arm.stopped:
+                if stops.rewritten.successes > stops.not_asked:
+                    answered.add(stops.guard)
     candidates = [each for each in analysis.defenses if not each.is_baseline]
     not_understood = {each.defense: each for each in analysis.alike}
     for judged in judge_all(candidates, analysis.settings.limits, adapted):
@@ -96,12 +95,18 @@ def write_verdicts(
 def _of_systems(analysis: RunAnalysis, exchanges: Mapping[str, SampleStory]) -> list[Headline]:
     """Write the verdicts about what came out: arms in use first, the model alone last."""
     limits = analysis.settings.system_limits
-    in_use = [each for each in analysis.system if not is_unguarded(each.part)]
-    alone = [each for each in analysis.system if is_unguarded(each.part)]
-    judged = [*judge_all(in_use, limits), *judge_all(alone, limits)]
-    arms = analysis.pipeline.arms if analysis.pipeline else ()
-    by_name = {arm.name: arm for arm in arms}
-    verdicts = [_of_system(each, limits, by_name.get(each.subject.name)) for each in judged]
+    in_use, alone = [], []
+    for system in analysis.system:
+        if is_unguarded(system.part):
+            alone.append(system)
+        else:
+            in_use.append(system)
+    arms: dict[str, ArmAnalysis] = {}
+    if analysis.pipeline is not None:
+        arms = {arm.name: arm for arm in analysis.pipeline.arms}
+    verdicts = []
+    for judged in (*judge_all(in_use, limits), *judge_all(alone, limits)):
+        verdicts.append(_of_system(judged, limits, arms.get(judged.subject.name)))
     if verdicts and exchanges:
         quote = _quoted(verdicts[0].defense, analysis, exchanges)
         verdicts[0] = replace(verdicts[0], quote=quote)
@@ -202,20 +207,21 @@ def _of_defense(
     is_answered: bool,
 ) -> Headline:
     defense = judged.subject
-    adapted = () if attacked is None else (_adapted(attacked),)
+    notes = [*_notes(defense, is_answered=is_answered), *_as_one_of(judged)]
+    if attacked is not None:
+        notes.insert(0, _adapted(attacked))
+    title = ""
+    if arm is not None:
+        title = f"The guard {defense.name}"
     return Headline(
         defense=defense.name,
         key=defense.name,
-        title="" if arm is None else f"The guard {defense.name}",
+        title=title,
         sentence=f"{_rates_words(defense.card)}{_given_allow(arm)}",
         answer=judged.reliance.value,
         tone=_TONES[judged.reliance],
         reason=reason_of(judged),
-        notes=(
-            *adapted,
-            *_notes(defense, is_answered=is_answered),
-            *_as_one_of(judged),
-        ),
+        notes=tuple(notes),
         blind_spots=tuple(_blind_spots(defense)),
         error=defense.card.ratios.balanced_error.value,
     )
@@ -240,10 +246,13 @@ def _rates_words(card: Scorecard) -> str:
         f"{_clause('lets', through, 'attacks', 'through')}, "
         f"{_clause('blocks', alarms, 'benign inputs')}"
     )
-    failed = (("malformed", card.confusion.malformed), ("errors", card.confusion.errors))
-    counts = ", ".join(f"{count_text(count)} {what}" for what, count in failed if count)
-    if counts:
-        return f"{rates}; {counts}"
+    failures = []
+    if card.confusion.malformed:
+        failures.append(f"{count_text(card.confusion.malformed)} malformed")
+    if card.confusion.errors:
+        failures.append(f"{count_text(card.confusion.errors)} errors")
+    if failures:
+        return f"{rates}; {', '.join(failures)}"
     return rates
 
 
@@ -271,11 +280,15 @@ def _given_allow(arm: ArmAnalysis | None) -> str:
 
 
 def _ends_words(succeeds: Estimate, refused: Estimate) -> str:
-    sides = (("attack success", succeeds, "attacks"), ("over-refusal", refused, "benign"))
-    return ", ".join(
-        f"{rate} {_share_words(figure(of), what)}" if of.trials else f"{rate}: not measured"
-        for rate, of, what in sides
-    )
+    """Tell how often attacks succeed and benign samples are turned down."""
+    success = _end_words("attack success", succeeds, "attacks")
+    return f"{success}, {_end_words('over-refusal', refused, 'benign')}"
+
+
+def _end_words(label: str, rate: Estimate, samples: str) -> str:
+    if rate.trials:
+        return f"{label} {_share_words(figure(rate), samples)}"
+    return f"{label}: not measured"
 
 
 def _clause(verb: str, measure: FigureCell, what: str, after: str = "") -> str:
@@ -317,8 +330,8 @@ def _adapted(card: AdaptiveCard) -> str:
 def _notes(defense: DefenseAnalysis, *, is_answered: bool = False) -> Iterator[str]:
     card, share = defense.card, defense.card.answered.value
     if share is not None and share < ANSWERED_ENOUGH:
-        ends = (card.fail_closed.attack_success_rate, card.fail_open.attack_success_rate)
-        low, high = (percent_text(end.value) for end in ends)
+        low = percent_text(card.fail_closed.attack_success_rate.value)
+        high = percent_text(card.fail_open.attack_success_rate.value)
         yield (
             f"only {percent_text(share)} of samples got an answer: attacks get through in "
             f"{low} (failures block) to {high} (failures allow) of all"
@@ -341,16 +354,19 @@ def _notes(defense: DefenseAnalysis, *, is_answered: bool = False) -> Iterator[s
 
 def _blind_spots(defense: DefenseAnalysis) -> Iterator[str]:
     """Name the surest blind spots, attacks first."""
-    words = BLIND_SPOT_SYSTEM if defense.part.kind == SYSTEM else BLIND_SPOT
+    meanings = BLIND_SPOT
+    if defense.part.kind == SYSTEM:
+        meanings = BLIND_SPOT_SYSTEM
     for is_attack, side in ((True, "attacks"), (False, "benign")):
         spots = [each for each in defense.blind_spots if each.is_attack == is_attack]
-        if spots:
-            named = "; ".join(
-                f"{each.name} {counts_text(figure(each.rate))} ({percent_text(each.rate.value)}), "
-                f"elsewhere {percent_text(each.rest.value)}"
-                for each in spots[:_SPOTS]
+        if not spots:
+            continue
+        parts = []
+        for spot in spots[:_SPOTS]:
+            parts.append(
+                f"{spot.name} {counts_text(figure(spot.rate))} ({percent_text(spot.rate.value)}), "
+                f"elsewhere {percent_text(spot.rest.value)}"
             )
-            left = ""
-            if len(spots) > _SPOTS:
-                left = f"; {len(spots) - _SPOTS} more"
-            yield f"blind spot, {words[side]}: {named}{left}"
+        if len(spots) > _SPOTS:
+            parts.append(f"{len(spots) - _SPOTS} more")
+        yield f"blind spot, {meanings[side]}: {'; '.join(parts)}"

@@ -24,7 +24,7 @@ from guardmark.reports.document.wording import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from guardmark.analysis.adaptive.card import AdaptiveCard, ArmCurve, RoundRate
     from guardmark.analysis.adaptive.rows import CostPerBypass
@@ -94,13 +94,14 @@ def arms_table(card: AdaptiveCard) -> Table:
     """Return what each arm reached within the budget."""
     words = arm_words(card)
     rates: list[tuple[str, Estimate | Ratio, int]] = [(words["static"], card.rounds[0].full, 0)]
-    rates += [(words[each.arm], each.at_budget, card.budget) for each in card.arms]
+    for curve in card.arms:
+        rates.append((words[curve.arm], curve.at_budget, card.budget))
     if card.gradient is not None:
         rates.append((words["gradient"], card.gradient.full, card.budget))
     ahead = card.extrapolated
     if ahead is not None and ahead.beta.rate.value is not None:
-        models = [(f"blind, extrapolated{model}", rate) for model, rate in ahead.shown]
-        rates += [(arm, rate, card.extrapolated_at) for arm, rate in models]
+        for model, rate in ahead.shown:
+            rates.append((f"blind, extrapolated{model}", rate, card.extrapolated_at))
     return table_of(
         rates,
         {"Arm|ASR|Search tries": lambda each: each},
@@ -111,7 +112,9 @@ def arms_table(card: AdaptiveCard) -> Table:
 
 
 def _arms_note(card: AdaptiveCard) -> str:
-    last = 5 if card.attacker else 4
+    last = 4
+    if card.attacker:
+        last = 5
     return (
         f"{_first_seed(card)}Adaptive: rounds 2 to {last}; what the fixed list let "
         "through does not count, but its calls and the diagnosis taught the search. "
@@ -126,6 +129,9 @@ def _arms_note(card: AdaptiveCard) -> str:
 def curves_chart(card: AdaptiveCard) -> LineChart:
     """Draw the success of the arms over the tries."""
     last = card.arms[0].points[-1][0]
+    summary = f"Success of the adaptive, blind and null arms over {count_text(last)} tries"
+    if card.seeds:
+        summary += " as means over seeds with their intervals"
     return LineChart(
         id=f"adaptive-curves-{slug(card.name)}",
         title=f"{card.name}: attacks through by search tries",
@@ -134,24 +140,26 @@ def curves_chart(card: AdaptiveCard) -> LineChart:
         x_unit=Unit.COUNT,
         is_logarithmic=True,
         lines=tuple(arm_line(card, each) for each in card.arms),
-        summary=f"Success of the adaptive, blind and null arms over {count_text(last)} tries"
-        f"{' as means over seeds with their intervals' if card.seeds else ''}.",
+        summary=f"{summary}.",
     )
 
 
 def arm_line(card: AdaptiveCard, arm: ArmCurve) -> Line:
     """Draw an arm by tries: over several seeds their mean with its band."""
-    curves, label = card.seeds.arms if card.seeds is not None else (), arm_words(card)[arm.arm]
-    means = next((curve.points for curve in curves if curve.arm == arm.arm), ())
-    known = [
-        ((float(k), mean.value), (mean.low, mean.high))
-        for k, mean in means
-        if mean.value is not None and mean.low is not None and mean.high is not None
-    ]
-    if len(known) == len(means) > 1:
-        points, band = zip(*known, strict=True)
-        return Line(label=label, points=points, band=band)
-    return Line(label=label, points=tuple((float(k), share) for k, share in arm.points))
+    label = arm_words(card)[arm.arm]
+    means: Sequence[tuple[int, SeedMean]] = ()
+    if card.seeds is not None:
+        for curve in card.seeds.arms:
+            if curve.arm == arm.arm:
+                means = curve.points
+    points, band = [], []
+    for tries, mean in means:
+        if mean.value is not None and mean.low is not None and mean.high is not None:
+            points.append((float(tries), mean.value))
+            band.append((mean.low, mean.high))
+    if len(points) == len(means) > 1:
+        return Line(label=label, points=tuple(points), band=tuple(band))
+    return Line(label=label, points=tuple((float(tries), share) for tries, share in arm.points))
 
 
 def arm_words(card: AdaptiveCard) -> dict[str, str]:
@@ -164,15 +172,20 @@ def arm_words(card: AdaptiveCard) -> dict[str, str]:
 
 def access_text(card: AdaptiveCard) -> str:
     """Say what the attacker sees of an answer."""
-    return _ACCESS["score" if card.findings.get("has_scores") else "decision"]
+    if card.findings.get("has_scores"):
+        return _ACCESS["score"]
+    return _ACCESS["decision"]
 
 
 def transfers_table(cards: tuple[AdaptiveCard, ...]) -> Table:
     """Return what won against one defense and was replayed on another."""
-    replays = [(card.name, each) for card in cards for each in card.transfers]
+    rows = []
+    for card in cards:
+        for replay in card.transfers:
+            rows.append((name(replay.source), name(card.name), replay.passed))
     return table_of(
-        [(name(each.source), name(target), each.passed) for target, each in replays],
-        {"Won against|Replayed on|Passed": lambda each: each},
+        rows,
+        {"Won against|Replayed on|Passed": lambda row: row},
         table_id="adaptive-transfer",
         texts=("Replayed on",),
         title="What won against one defense, replayed once on another",
@@ -182,8 +195,9 @@ def transfers_table(cards: tuple[AdaptiveCard, ...]) -> Table:
 
 def proof_words(card: AdaptiveCard) -> str:
     """Say what the two columns of tiers hold."""
-    has_judge = card.attacker is not None and card.attacker.has_judge
-    judged = ", and what was judged the same request (V3)" if has_judge else ""
+    judged = ""
+    if card.attacker is not None and card.attacker.has_judge:
+        judged = ", and what was judged the same request (V3)"
     return (
         "Strict: the variant provably holds the same text. All proved tiers: bounded "
         f"typing errors and listed synonyms too{judged}."
@@ -206,10 +220,12 @@ def headline_cell(card: AdaptiveCard) -> FigureCell:
 def holding_sentence(card: AdaptiveCard) -> str:
     """Say what was broken, under which conditions, and what getting through amounts to."""
     trials, share, mean = card.rounds[-1].full.trials, headline_cell(card), headline(card)
+    knowledge = KNOWLEDGE["alone"]
+    if card.shares_memory:
+        knowledge = KNOWLEDGE["shared"]
     under = (
         f"under {card.settings.get('battery', '')}, budget {count_text(card.budget)}, access "
-        f"{access_text(card)}, knowledge "
-        f"{KNOWLEDGE['shared' if card.shares_memory else 'alone']}"
+        f"{access_text(card)}, knowledge {knowledge}"
     )
     if not trials:
         return f"{card.name}: undefined {under}: no attack was answered."
@@ -235,31 +251,38 @@ def holding_sentence(card: AdaptiveCard) -> str:
         if "RATE_LIMITED" in card.flags:
             bound = "; it seems to block by a limit on calls, so this says little of the attacks"
         outcome = f"{card.name} was not broken{over} {under}{bound}."
-    meanings = meaning_sentences(card) if share.value or card.target is not None else []
-    return " ".join((outcome, *meanings))
+    sentences = [outcome]
+    if share.value or card.target is not None:
+        sentences += meaning_sentences(card)
+    return " ".join(sentences)
 
 
 def gain_sentence(card: AdaptiveCard) -> str:
     """Say what learning added to drawing at random; a loss is named only beyond chance."""
     if card.gain_in_all is None:
         return f"{card.name}: no control arms were asked, so what learning added is not known"
-    gains = [(k, figure(gain)) for k, gain in card.gains]
-    over = ""
+    over, seed = "", ""
+    if card.seeds is not None:
+        seed = " (first seed)"
     if card.seeds is not None and headline(card) is not None:
-        gains = [(k, figure(gain, Unit.POINTS)) for k, gain in card.seeds.gains]
+        gains = [(tries, figure(gain, Unit.POINTS)) for tries, gain in card.seeds.gains]
         over = f", mean of {card.seeds.seeds} seeds"
-    each = "; ".join(f"{measure_text(gain)} at {count_text(k)}" for k, gain in gains)
-    below = [count_text(k) for k, gain in gains if gain.high is not None and gain.high < 0]
-    behind = ""
+    else:
+        gains = [(tries, figure(gain)) for tries, gain in card.gains]
+    gained, below = [], []
+    for tries, gain in gains:
+        gained.append(f"{measure_text(gain)} at {count_text(tries)}")
+        if gain.high is not None and gain.high < 0:
+            below.append(count_text(tries))
+    by_tries = "; ".join(gained)
     if below:
-        behind = f". Drawing at random did better at {', '.join(below)}"
-    seed = " (first seed)" if card.seeds is not None else ""
+        by_tries += f". Drawing at random did better at {', '.join(below)}"
     in_all = (
         f"Within {card.budget:,} calls in all, where the adaptive arm pays for "
         f"diagnosis and fixed list first{seed}: "
         f"{measure_text(figure(card.gain_in_all))}"
     )
-    return f"{card.name}: adaptive minus blind at equal tries{over}: {each}{behind}. {in_all}"
+    return f"{card.name}: adaptive minus blind at equal tries{over}: {by_tries}. {in_all}"
 
 
 def area_sentence(card: AdaptiveCard) -> str:
@@ -271,10 +294,11 @@ def area_sentence(card: AdaptiveCard) -> str:
     if area.given_up:
         count = f"{area.given_up:,} held attacks"
         few = f"; {count} had fewer tries than the budget, so it may be too low"
-    rates = [figure_text(rate, Unit.NUMBER) for rate in (area.adaptive, area.blind)]
+    adaptive = figure_text(area.adaptive, Unit.NUMBER)
+    blind = figure_text(area.blind, Unit.NUMBER)
     return (
         f"{card.name}: area under ASR@k on log k up to {card.budget:,}, of "
-        f"{card.area.adaptive.trials:,} attacks: {rates[0]} adaptive, {rates[1]} blind "
+        f"{card.area.adaptive.trials:,} attacks: {adaptive} adaptive, {blind} blind "
         f"(0: nothing got through, 1: everything at once){few}"
     )
 
@@ -319,33 +343,32 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
     seeds = card.seeds
     if seeds is None:
         return None
-    means: list[tuple[str, SeedMean | None, Unit]] = [
-        (f"{label} by {ROUNDS[each.name]}", mean, Unit.SHARE)
-        for each in seeds.rounds
-        for label, mean in (("strict", each.strict), ("all proved tiers", each.full))
-    ]
-    means += [(arm_words(card)[each.arm], each.at_budget, Unit.SHARE) for each in seeds.arms]
-    means += [
-        (f"adaptive minus blind at {count_text(k)}", gain, Unit.POINTS) for k, gain in seeds.gains
-    ]
+    means: list[tuple[str, SeedMean | None, Unit]] = []
+    for each in seeds.rounds:
+        means.append((f"strict by {ROUNDS[each.name]}", each.strict, Unit.SHARE))
+        means.append((f"all proved tiers by {ROUNDS[each.name]}", each.full, Unit.SHARE))
+    for curve in seeds.arms:
+        means.append((arm_words(card)[curve.arm], curve.at_budget, Unit.SHARE))
+    for tries, gain in seeds.gains:
+        means.append((f"adaptive minus blind at {count_text(tries)}", gain, Unit.POINTS))
     means += [
         ("null minus static", seeds.null_gain, Unit.POINTS),
         ("area, adaptive", seeds.area_adaptive, Unit.NUMBER),
         ("area, blind", seeds.area_blind, Unit.NUMBER),
         ("mean tries up to the budget", seeds.mean_tries, Unit.NUMBER),
     ]
-    rows: list[tuple[Value, ...]] = [
-        (label, figure(mean, unit), _spread_text(mean, unit), _each_seed(mean, unit))
-        for label, mean, unit in means
-        if mean is not None
+    rows: list[tuple[Value, ...]] = []
+    for label, mean, unit in means:
+        if mean is not None:
+            spread, by_seed = _spread_text(mean, unit), _each_seed(mean, unit)
+            rows.append((label, figure(mean, unit), spread, by_seed))
+    rows += [
+        ("got through at any seed, strict", seeds.any_seed_strict, "", ""),
+        ("got through at any seed, all proved tiers", seeds.any_seed_full, "", ""),
     ]
     return table_of(
-        [
-            *rows,
-            ("got through at any seed, strict", seeds.any_seed_strict, "", ""),
-            ("got through at any seed, all proved tiers", seeds.any_seed_full, "", ""),
-        ],
-        {"Figure|Mean over seeds|Spread|Each seed": lambda each: each},
+        rows,
+        {"Figure|Mean over seeds|Spread|Each seed": lambda row: row},
         table_id=f"adaptive-seeds-{slug(card.name)}",
         title=f"{card.name}: seeds {len(seeds.counted)}",
         note=_seeds_note(is_first_left_out=len(seeds.counted) < seeds.seeds),
@@ -387,8 +410,9 @@ def effort_sentence(card: AdaptiveCard) -> str:
     """Say how many tries a bypass takes, and whether it lasts."""
     parts, survival, tries = [], card.survival, card.mean_tries
     if survival is not None:
-        above = f"> {count_text(card.budget)} (not reached)"
-        median = above if survival.median is None else figure_text(survival.queries, Unit.COUNT)
+        median = f"> {count_text(card.budget)} (not reached)"
+        if survival.median is not None:
+            median = figure_text(survival.queries, Unit.COUNT)
         parts.append(f"median search tries to a bypass: {median}")
     if tries is not None and tries.value is not None:
         parts.append(f"mean up to the budget: {figure_text(tries, Unit.NUMBER)}")
@@ -400,7 +424,9 @@ def effort_sentence(card: AdaptiveCard) -> str:
 def costs_table(card: AdaptiveCard) -> Table:
     """Return what the attacker paid, in all, for each bypass and for each attack."""
     costs, no_model = card.costs, "no attacker model"
-    no_tokens = no_model if costs.model_calls.total is None else "the service reports none"
+    no_tokens = "the service reports none"
+    if costs.model_calls.total is None:
+        no_tokens = no_model
     return table_of(
         (
             ("calls of the defense", costs.calls, ""),
@@ -425,19 +451,23 @@ def costs_table(card: AdaptiveCard) -> Table:
 def _cost_cells(label: str, cost: CostPerBypass, why_unknown: str) -> tuple[str, ...]:
     if cost.total is None:
         return label, f"{UNDEFINED}: {why_unknown}", "", "", ""
-    least = ">= " if cost.is_partial else ""
-    amounts = (cost.total, cost.per_bypass, cost.per_attack)
-    shown = (f"{least if each else ''}{_amount(each)}" for each in amounts)
-    return label, *shown, f"{count_text(cost.known)}/{count_text(cost.calls)}"
+    cells = [label]
+    for amount in (cost.total, cost.per_bypass, cost.per_attack):
+        cells.append(_amount(amount, is_partial=cost.is_partial))
+    cells.append(f"{count_text(cost.known)}/{count_text(cost.calls)}")
+    return tuple(cells)
 
 
-def _amount(value: float | None) -> str:
-    """Write an amount with three digits that count, whole numbers from 100 on."""
+def _amount(value: float | None, *, is_partial: bool) -> str:
+    """Write an amount with three digits that count; one of which a part is not known as least."""
     if value is None:
         return UNDEFINED
+    amount = f"{value:.3g}"
     if value >= 100 or value == int(value):
-        return count_text(round(value))
-    return f"{value:.3g}"
+        amount = count_text(round(value))
+    if is_partial and value:
+        return f">= {amount}"
+    return amount
 
 
 def calls_table(card: AdaptiveCard) -> Table:

@@ -20,7 +20,7 @@ from guardmark.reports.document.cells import figure, figure_text, name, rate_tex
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from guardmark.analysis.adaptive.card import AdaptiveCard, AdaptivePair
     from guardmark.analysis.adaptive.success import GradientCard
@@ -83,7 +83,9 @@ _MOST: Final = 0.5  # of the examined attacks, beyond chance: a finding that is 
 def write(analysis: RunAnalysis) -> Section:
     """Write the section on adaptive rounds."""
     taken = [part.name for part in analysis.manifest.parts]
-    blocks = [block for card in analysis.adaptive for block in _card(card, taken)]
+    blocks: list[Block] = []
+    for card in analysis.adaptive:
+        blocks += _card(card, taken)
     blocks += _across(analysis.adaptive, analysis.adaptive_pairs, analysis.adaptive_left_out)
     return section("adaptive", "Adaptive rounds", *blocks)
 
@@ -107,13 +109,12 @@ def _across(
     cards: tuple[AdaptiveCard, ...], pairs: Sequence[AdaptivePair], left_out: Mapping[str, str]
 ) -> tuple[Block, ...]:
     """Say what is true of all defenses together."""
-    lines = (
-        (
-            f"{name} was left out: it {sight_text(view)}, which no rewriting of an attack "
+    cautions = []
+    for defense, view in left_out.items():
+        cautions.append(
+            f"{defense} was left out: it {sight_text(view)}, which no rewriting of an attack "
             "of these data changes; nothing here says how it holds"
         )
-        for name, view in left_out.items()
-    )
     tables = (
         table_of(
             pairs,
@@ -139,29 +140,16 @@ def _across(
         ),
         success.transfers_table(cards),
     )
-    shown = (table for table in tables if table.rows)
-    return present(warning(lines), *models.target_blocks(cards), *shown)
+    filled = [table for table in tables if table.rows]
+    return present(warning(cautions), *models.target_blocks(cards), *filled)
 
 
 def _card(card: AdaptiveCard, taken: Sequence[str]) -> tuple[Block, ...]:
-    missing = f"{card.name}: {count_text(card.missing)} attacks got no answer; left out"
-    silent = (
-        f"{card.name}: {count_text(card.unanswered)} tries got no answer; they count in no rate"
-    )
+    """Write everything about one defense, in the order in which one reads it."""
     facts = tuple((label, words(text)) for label, text in threat_card(card))
-    lines = (
-        operators.standing_sentence(card),
-        success.gain_sentence(card),
-        success.area_sentence(card),
-        success.effort_sentence(card),
-        operators.repair_sentence(card),
-        operators.wrapper_sentence(card),
-        operators.turns_sentence(card),
-        _gradient_sentence(card.name, card.gradient) if card.gradient is not None else "",
-        success.audit_sentence(card),
-        missing if card.missing else "",
-        silent if card.unanswered else "",
-    )
+    curves = None
+    if len(card.arms[0].points) > 1:
+        curves = success.curves_chart(card)
     return present(
         Facts(title=f"{card.name}: threat model", pairs=facts),
         success.holding_sentence(card),
@@ -170,9 +158,9 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> tuple[Block, ...]:
         models.effects_table(card),
         success.rounds_table(card),
         success.arms_table(card),
-        list(filter(None, lines)),
+        [sentence for sentence in _sentences(card) if sentence],
         success.seeds_table(card),
-        success.curves_chart(card) if len(card.arms[0].points) > 1 else None,
+        curves,
         *models.attacker_blocks(card),
         *operators.operator_tables(card),
         *operators.repair_blocks(card, taken),
@@ -181,41 +169,60 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> tuple[Block, ...]:
     )
 
 
+def _sentences(card: AdaptiveCard) -> Iterator[str]:
+    """Say what stands in no table; a sentence is empty where there is nothing to say."""
+    yield operators.standing_sentence(card)
+    yield success.gain_sentence(card)
+    yield success.area_sentence(card)
+    yield success.effort_sentence(card)
+    yield operators.repair_sentence(card)
+    yield operators.wrapper_sentence(card)
+    yield operators.turns_sentence(card)
+    if card.gradient is not None:
+        yield _gradient_sentence(card.name, card.gradient)
+    yield success.audit_sentence(card)
+    if card.missing:
+        yield f"{card.name}: {count_text(card.missing)} attacks got no answer; left out"
+    if card.unanswered:
+        yield (
+            f"{card.name}: {count_text(card.unanswered)} tries got no answer; they count in no rate"
+        )
+
+
 def _gradient_sentence(defense: str, gradient: GradientCard) -> str:
     """Say what following the gradient brought through, beside the arms that see answers."""
-    rates = [figure_text(rate) for rate in (gradient.full, gradient.gain)]
+    through, more = figure_text(gradient.full), figure_text(gradient.gain)
     unproved = ""
     if gradient.unproved:
         unproved = f"; {gradient.unproved:,} more by unproved variants (V4)"
     return (
-        f"{defense}: with gradient access (A3, {gradient.attack}) {rates[0]} of "
-        f"attacks got through, {rates[1]} more than as they are{unproved}"
+        f"{defense}: with gradient access (A3, {gradient.attack}) {through} of "
+        f"attacks got through, {more} more than as they are{unproved}"
     )
 
 
 def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
     """Return who attacks, with what: what every figure of the section is conditional on."""
     settings, findings = card.settings, card.findings
-    lock, seeds = str(settings.get("lock", ""))[:16], settings.get("seeds", 1)
-    access, memory = success.access_text(card), "shared" if card.shares_memory else "alone"
+    access = success.access_text(card)
     if card.gradient is not None:
         access += f"; arm gradient: A3 (sees the gradient of the loss, {card.gradient.attack})"
-    diagnosis = "not made: it would be learned from other attacks"
+    memory, diagnosis = "alone", "not made: it would be learned from other attacks"
     if card.shares_memory:
-        label, gate = str(findings.get("diagnosis", "none")), findings.get("is_gated")
-        known = [each for part in ("labels", "signs") for each in _known(card, part)]
-        before = ["odd characters are turned away before that"] if gate and known else []
-        diagnosis = "; ".join((*known, *before)) or f"not known (best guess: {label})"
-    more_seeds = ""
+        memory, diagnosis = "shared", _diagnosis_text(card, findings)
+    fixed_list, lock = str(settings.get("battery", "")), str(settings.get("lock", ""))[:16]
+    if lock:
+        fixed_list += f" (lock {lock})"
+    seed, seeds = str(settings.get("seed", "")), settings.get("seeds", 1)
     if seeds != 1:
-        more_seeds = f"; the search with {seeds} seeds derived from it"
+        seed += f"; the search with {seeds} seeds derived from it"
     facts = [
         ("Access", access),
         ("Knowledge", success.KNOWLEDGE[memory]),
         ("Memory", _MEMORIES[memory]),
-        ("Fixed list", f"{settings.get('battery', '')}{f' (lock {lock})' if lock else ''}"),
+        ("Fixed list", fixed_list),
         ("Search calls", f"{count_text(card.budget)} for each attack"),
-        ("Seed", f"{settings.get('seed', '')}{more_seeds}"),
+        ("Seed", seed),
         ("Diagnosis", diagnosis),
     ]
     if card.is_carried_out:
@@ -228,11 +235,21 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _known(card: AdaptiveCard, part: str) -> list[str]:
+def _diagnosis_text(card: AdaptiveCard, findings: Mapping[str, object]) -> str:
+    """Say what probes found out about the kind of defense."""
+    known = [*_known(card, "labels", _DIAGNOSES), *_known(card, "signs", _SIGNS)]
+    if not known:
+        return f"not known (best guess: {findings.get('diagnosis', 'none')})"
+    if findings.get("is_gated"):
+        known.append("odd characters are turned away before that")
+    return "; ".join(known)
+
+
+def _known(card: AdaptiveCard, part: str, meanings: Mapping[str, str]) -> Iterator[str]:
     """Name what most of the examined attacks show, beyond chance, with its share of them."""
-    words = _DIAGNOSES if part == "labels" else _SIGNS
-    shares = card.shares_of(part).items()
-    return [f"{words[name]}: {rate_text(e)}" for name, e in shares if (e.low or 0.0) > _MOST]
+    for finding, share in card.shares_of(part).items():
+        if (share.low or 0.0) > _MOST:
+            yield f"{meanings[finding]}: {rate_text(share)}"
 
 
 def sight_text(view: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.adaptive.operators import OperatorClass
+from guardmark.core.errors import counted
 from guardmark.reports.document.blocks import Table, Unit, present, warning
 from guardmark.reports.document.cells import (
     figure_text,
@@ -23,7 +24,7 @@ from guardmark.reports.document.wording import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from guardmark.analysis.adaptive.attacker import (
         AttackerCard,
@@ -103,6 +104,11 @@ def attacker_blocks(card: AdaptiveCard) -> Sequence[Block]:
     if critic is not None:
         lines.append(critic_text(critic))
         cautions += critic_cautions(critic)
+    strategies, reworded = None, None
+    if attacker.strategies:
+        strategies = _strategies_table(defense, attacker)
+    if twin is not None and twin.samples:
+        reworded = _twin_table(defense, twin, attacker)
     return present(
         table_of(
             _rates(attacker, _ATTACKER_RATES),
@@ -119,8 +125,8 @@ def attacker_blocks(card: AdaptiveCard) -> Sequence[Block]:
         ),
         [f"{defense}: {line}" for line in lines],
         warning(f"{defense}: {caution}" for caution in cautions),
-        _strategies_table(defense, attacker) if attacker.strategies else None,
-        _twin_table(defense, twin, attacker) if twin is not None and twin.samples else None,
+        strategies,
+        reworded,
         _spending_table(defense, attacker),
     )
 
@@ -132,14 +138,16 @@ def _rates(
 
 
 def _twin_table(defense: str, twin: RewordingCard, attacker: AttackerCard) -> Table:
-    proof = "the same judge of sameness" if attacker.has_judge else "nobody to judge sameness"
-    unsure = "" if twin.is_clear else " (too few to be sure)"
+    """Lay how the defense takes benign texts that the attacker model rewords."""
+    proof = "nobody to judge sameness"
+    if attacker.has_judge:
+        proof = "the same judge of sameness"
+    standing = STANDINGS[twin.standing]
+    if not twin.is_clear:
+        standing += " (too few to be sure)"
     return table_of(
-        [
-            *_rates(twin, _TWIN_RATES),
-            ("Standing", f"{STANDINGS[twin.standing]}{unsure}", ""),
-        ],
-        {"Figure|Rate|Of": lambda each: each},
+        [*_rates(twin, _TWIN_RATES), ("Standing", standing, "")],
+        {"Figure|Rate|Of": lambda row: row},
         table_id=f"adaptive-attacker-twin-{slug(defense)}",
         title=f"{defense}: benign texts reworded by the attacker model",
         note=f"{count_text(twin.samples)} benign samples, drawn with the seed, in one call each: "
@@ -148,22 +156,24 @@ def _twin_table(defense: str, twin: RewordingCard, attacker: AttackerCard) -> Ta
 
 
 def _strategies_table(defense: str, attacker: AttackerCard) -> Table:
-    twins = {} if attacker.twin is None else {each.name: each for each in attacker.twin.strategies}
+    columns: dict[str, Callable[[StrategyCard], Value | tuple[Value, ...]]] = {
+        "Strategy": lambda strategy: name(strategy.name),
+        "Candidates": lambda strategy: strategy.candidates,
+        "Got through|Of those sent": lambda strategy: with_counts(strategy.passed),
+    }
+    if attacker.twin is not None and attacker.twin.strategies:
+        twins = {twin.name: twin for twin in attacker.twin.strategies}
 
-    def on_benign(each: StrategyCard) -> tuple[Value, ...]:
-        if each.name not in twins:
-            return "none sent", "", "unknown"
-        twin = twins[each.name]
-        return *with_counts(twin.blocked), STANDINGS[twin.standing]
+        def on_benign(strategy: StrategyCard) -> tuple[Value, ...]:
+            if strategy.name not in twins:
+                return "none sent", "", "unknown"
+            twin = twins[strategy.name]
+            return *with_counts(twin.blocked), STANDINGS[twin.standing]
 
+        columns["Benign blocked|Of those sent|Standing"] = on_benign
     return table_of(
         attacker.strategies,
-        {
-            "Strategy": lambda each: name(each.name),
-            "Candidates": lambda each: each.candidates,
-            "Got through|Of those sent": lambda each: with_counts(each.passed),
-            **({"Benign blocked|Of those sent|Standing": on_benign} if twins else {}),
-        },
+        columns,
         table_id=f"adaptive-strategies-{slug(defense)}",
         title=f"{defense}: strategies of the attacker model",
         collapsed=True,
@@ -172,28 +182,23 @@ def _strategies_table(defense: str, attacker: AttackerCard) -> Table:
 
 
 def _spending_table(defense: str, attacker: AttackerCard) -> Table:
-    spending: list[tuple[str, UsageTotals, Value]] = [
-        (account, spent, known(attacker.per_bypass(spent.calls), Unit.COUNT, "none got through"))
-        for account, spent in attacker.spending.items()
-    ]
+    spending: list[tuple[str, UsageTotals, Value]] = []
+    for account, spent in attacker.spending.items():
+        per_bypass = known(attacker.per_bypass(spent.calls), Unit.COUNT, "none got through")
+        spending.append((account, spent, per_bypass))
     if attacker.twin is not None:
-        spending += [
-            (f"{account}, benign texts", spent, "the evaluator's")
-            for account, spent in attacker.twin.spending.items()
-        ]
+        for account, spent in attacker.twin.spending.items():
+            spending.append((f"{account}, benign texts", spent, "the evaluator's"))
     return table_of(
         spending,
         {
-            "Account": lambda each: each[0],
-            "Calls": lambda each: each[1].calls,
-            "Requests": lambda each: each[1].requests,
-            "Failed": lambda each: each[1].failed,
-            "Tokens read": lambda each: each[1].tokens_read if each[1].reported else "not told",
-            "Tokens written": lambda each: (
-                each[1].tokens_written if each[1].reported else "not told"
-            ),
-            "Cost": lambda each: known(each[1].cost, Unit.NUMBER, "no price"),
-            "Calls for each attack that got through": lambda each: each[2],
+            "Account": lambda row: row[0],
+            "Calls": lambda row: row[1].calls,
+            "Requests": lambda row: row[1].requests,
+            "Failed": lambda row: row[1].failed,
+            "Tokens read|Tokens written": lambda row: _tokens(row[1]),
+            "Cost": lambda row: known(row[1].cost, Unit.NUMBER, "no price"),
+            "Calls for each attack that got through": lambda row: row[2],
         },
         table_id=f"adaptive-models-{slug(defense)}",
         title=f"{defense}: what the models of the attack consumed",
@@ -203,6 +208,13 @@ def _spending_table(defense: str, attacker: AttackerCard) -> Table:
             "whose service told them, or whose price is known."
         ),
     )
+
+
+def _tokens(spent: UsageTotals) -> tuple[Value, Value]:
+    """Return the tokens read and written, or that the service did not tell them."""
+    if not spent.reported:
+        return "not told", "not told"
+    return spent.tokens_read, spent.tokens_written
 
 
 def attacker_text(attacker: AttackerCard) -> str:
@@ -231,16 +243,23 @@ def brought_text(attacker: AttackerCard) -> str:
 
 def cost_text(attacker: AttackerCard) -> str:
     """Say what the models consumed on attacks, and what that is for each that got through."""
-    spending = attacker.spending.values()
-    asked = sum(each.calls for each in spending)
-    tokens = sum(each.tokens_read + each.tokens_written for each in spending)
+    asked, tokens, priced, cost = 0, 0, 0, 0.0
+    for spent in attacker.spending.values():
+        asked += spent.calls
+        tokens += spent.tokens_read + spent.tokens_written
+        priced += spent.priced
+        cost += spent.cost or 0.0
     took = f"{count_text(asked)} calls, {count_text(tokens)} tokens told"
-    if any(each.priced for each in spending):
-        took += f", {sum(each.cost or 0.0 for each in spending):.4g} of the price table's currency"
-    who = "attacker model, judge and critic" if attacker.critic else "attacker model and judge"
-    per = attacker.per_bypass(asked)
-    each = f": {value_text(per, Unit.COUNT)} calls for each that got through"
-    return f"{who} took {took}{'; no attack got through' if per is None else each}"
+    if priced:
+        took += f", {cost:.4g} of the price table's currency"
+    models = "attacker model and judge"
+    if attacker.critic:
+        models = "attacker model, judge and critic"
+    per_bypass = attacker.per_bypass(asked)
+    if per_bypass is None:
+        return f"{models} took {took}; no attack got through"
+    each = f"{value_text(per_bypass, Unit.COUNT)} calls for each that got through"
+    return f"{models} took {took}: {each}"
 
 
 def attacker_cautions(attacker: AttackerCard) -> Iterator[str]:
@@ -268,7 +287,9 @@ def failures_of(
     spending: Mapping[str, UsageTotals], unjudged: int, *, benign: bool = False
 ) -> Iterator[str]:
     """Say which calls failed and which candidates were not judged; a critic has its own line."""
-    about, kind = (" about benign texts", "benign candidates") if benign else ("", "candidates")
+    about, kind = "", "candidates"
+    if benign:
+        about, kind = " about benign texts", "benign candidates"
     for account, spent in spending.items():
         if spent.failed and account != "critic":
             failed = f"{count_text(spent.failed)} of {count_text(spent.calls)}"
@@ -289,10 +310,11 @@ def twin_text(twin: RewordingCard) -> str:
             f"the attacker model was asked to reword {count_text(twin.samples)} benign "
             "texts, and none came to be sent"
         )
-    is_sure = twin.is_clear or twin.standing is OperatorClass.UNKNOWN
-    doubt = "" if is_sure else ", by these counts, which are too few to be sure"
     called, meaning = STANDINGS[twin.standing], _STANDING_MEANINGS[twin.standing]
-    return f"attacks and benign texts reworded by the attacker model: {called}: {meaning}{doubt}"
+    sentence = f"attacks and benign texts reworded by the attacker model: {called}: {meaning}"
+    if twin.is_clear or twin.standing is OperatorClass.UNKNOWN:
+        return sentence
+    return f"{sentence}, by these counts, which are too few to be sure"
 
 
 def critic_text(critic: CriticCard) -> str:
@@ -410,10 +432,8 @@ def _bounds_text(effect: EffectRate) -> str:
 
 def _unknown_text(effect: EffectRate) -> str:
     """Count ends that are not known, by why."""
-    errors = f"{count_text(effect.error)} error{'' if effect.error == 1 else 's'}"
-    unknown = f"{count_text(effect.malformed)} malformed, {errors}"
     if effect.malformed or effect.error:
-        return unknown
+        return f"{count_text(effect.malformed)} malformed, {counted(effect.error, 'error')}"
     return "0"
 
 
@@ -421,7 +441,9 @@ def reading_sentence(target: TargetCard) -> str:
     """Say how well the target model reads plain sentences and rewritten ones."""
     rates = {each.chain: each.read for each in target.readings}
     plain = rates.pop("", None)
-    share = "undefined" if plain is None else figure_text(plain)
+    share = UNDEFINED
+    if plain is not None:
+        share = figure_text(plain)
     if not target.has_control:
         return (
             f"{target.model} gives back {share} of plain canaries: the probe says nothing "
@@ -440,15 +462,18 @@ def target_blocks(cards: tuple[AdaptiveCard, ...]) -> tuple[Block, ...]:
     targets = [(card.name, card.target) for card in cards if card.target is not None]
     if not targets:
         return ()
-    target = targets[0][1]
+    spending = []
+    for defense, target in targets:
+        for account, spent in target.spent.items():
+            spending.append((f"{defense}: {_TARGET_ACCOUNTS.get(account, account)}", spent))
     calls = table_of(
-        [(defense, *each) for defense, target in targets for each in target.spent.items()],
+        spending,
         {
-            "For": lambda each: f"{each[0]}: {_TARGET_ACCOUNTS.get(each[1], each[1])}",
-            "Calls": lambda each: each[2].calls,
-            "Requests": lambda each: each[2].requests,
-            "Tokens": lambda each: count_text(each[2].tokens) if each[2].tokens else "",
-            "Cost": lambda each: known(each[2].cost, Unit.NUMBER),
+            "For": lambda row: row[0],
+            "Calls": lambda row: row[1].calls,
+            "Requests": lambda row: row[1].requests,
+            "Tokens": lambda row: _count_or_blank(row[1].tokens),
+            "Cost": lambda row: known(row[1].cost, Unit.NUMBER),
         },
         table_id="adaptive-target-calls",
         collapsed=True,
@@ -459,8 +484,16 @@ def target_blocks(cards: tuple[AdaptiveCard, ...]) -> tuple[Block, ...]:
             "are free."
         ),
     )
-    readings = [reading_sentence(target)], _readings_table(target)
-    return present(*(readings if target.readings else ()), calls)
+    first = targets[0][1]
+    if not first.readings:
+        return present(calls)
+    return present([reading_sentence(first)], _readings_table(first), calls)
+
+
+def _count_or_blank(count: int) -> str:
+    if count:
+        return count_text(count)
+    return ""
 
 
 def effects_table(card: AdaptiveCard) -> Table | None:
@@ -499,9 +532,7 @@ def _readings_table(target: TargetCard) -> Table:
     return table_of(
         target.readings,
         {
-            "Operators": lambda each: (
-                name(each.chain) if each.chain else "plain sentences (control)"
-            ),
+            "Operators": lambda each: _operators_cell(each.chain),
             "Read|Of": lambda each: with_counts(each.read),
             "Refused": lambda each: each.refused,
             "Failed": lambda each: each.failed,
@@ -519,6 +550,12 @@ def _readings_table(target: TargetCard) -> Table:
     )
 
 
+def _operators_cell(chain: str) -> Value:
+    if chain:
+        return name(chain)
+    return "plain sentences (control)"
+
+
 def calibration_lines(
     choice: TauChoice, source: str, *, pairs: int, missing: Mapping[str, int]
 ) -> Iterator[str]:
@@ -529,15 +566,17 @@ def calibration_lines(
         yield f"  without one: {count:,} ({kind}); they count for nothing"
     yield f"  {'tau':<9}{'different, called the same':<34}equal, called the same"
     for row in choice.rows:
-        mark = "  <- chosen" if row.is_chosen else ""
         false, true = rate_text(row.false_same), rate_text(row.true_same)
-        yield f"  {row.tau:<9.4f}{false:<34}{true}{mark}"
+        if row.is_chosen:
+            true += "  <- chosen"
+        yield f"  {row.tau:<9.4f}{false:<34}{true}"
     yield (
         f"tau {choice.tau:g}: on the choosing half {rate_text(choice.chosen_on)} of the different "
         f"pairs are called the same, its upper limit within {100 * choice.bound:g} %"
     )
-    yield (
-        "The counting half, of which the table tells, confirms it."
-        if choice.is_confirmed
-        else "Note: the upper limit of the counting half is above the bound; more pairs would tell."
-    )
+    if choice.is_confirmed:
+        yield "The counting half, of which the table tells, confirms it."
+    else:
+        yield (
+            "Note: the upper limit of the counting half is above the bound; more pairs would tell."
+        )

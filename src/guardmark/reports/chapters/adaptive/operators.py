@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.chapters.adaptive.models import STANDINGS
@@ -48,21 +49,23 @@ _HEAD: Final = (
 
 def standing_sentence(card: AdaptiveCard) -> str:
     """Say how operators fare on attacks and on benign texts."""
-    standings = sorted(STANDINGS[each.standing] for each in card.operators)
+    standings = Counter(STANDINGS[operator.standing] for operator in card.operators)
     if not standings or card.gain_in_all is None:
         return f"{card.name}: no operator was tried on benign texts"
-    named, tried = dict.fromkeys(standings), count_text(len(standings))
-    counted = ", ".join(f"{name}: {count_text(standings.count(name))}" for name in named)
-    return f"{card.name}: {tried} operators tried on benign texts too ({counted})"
+    counts = ", ".join(
+        f"{standing}: {count_text(count)}" for standing, count in sorted(standings.items())
+    )
+    tried = count_text(standings.total())
+    return f"{card.name}: {tried} operators tried on benign texts too ({counts})"
 
 
 def wrapper_sentence(card: AdaptiveCard) -> str:
     """Say which wrappers are blocked by themselves; empty where none is."""
-    blocked = [
-        f"{each.chain} ({each.wrapper_blocked.successes}/{each.wrapper_blocked.trials})"
-        for each in card.operators
-        if each.is_blocked_by_wrapper and each.wrapper_blocked is not None
-    ]
+    blocked = []
+    for operator in card.operators:
+        rate = operator.wrapper_blocked
+        if operator.is_blocked_by_wrapper and rate is not None:
+            blocked.append(f"{operator.chain} ({rate.successes}/{rate.trials})")
     if not blocked:
         return ""
     more = ""
@@ -101,14 +104,14 @@ def operator_tables(card: AdaptiveCard) -> list[Table]:
 def _against(card: AdaptiveCard) -> Table:
     tiers, standings = TIERS, STANDINGS
     return table_of(
-        [(x, tiers.get(x.tier, x.tier), standings[x.standing]) for x in card.operators],
+        card.operators,
         {
-            "Operators": lambda row: name(row[0].chain),
-            "Tier": lambda row: row[1],
-            "Attacks through": lambda row: row[0].bypassed,
-            "Benign blocked": lambda row: row[0].benign_blocked,
-            "Standing": lambda row: row[2],
-            "Only this one": lambda row: row[0].unique,
+            "Operators": lambda operator: name(operator.chain),
+            "Tier": lambda operator: tiers.get(operator.tier, operator.tier),
+            "Attacks through": lambda operator: operator.bypassed,
+            "Benign blocked": lambda operator: operator.benign_blocked,
+            "Standing": lambda operator: standings[operator.standing],
+            "Only this one": lambda operator: operator.unique,
         },
         table_id=f"adaptive-operators-{slug(card.name)}",
         title=f"{card.name}: operators on attacks and on benign texts",
@@ -166,8 +169,9 @@ def repair_sentence(card: AdaptiveCard) -> str:
         return f"{card.name}: no repair was looked for"
     if fixed is None:
         return f"{card.name}: no cleaning of texts blocks more bypasses than benign texts"
-    refused = f"; refused, since they let some in: {', '.join(fixed.refused)}"
-    without = " without the attacker model" if card.attacker is not None else ""
+    without = ""
+    if card.attacker is not None:
+        without = " without the attacker model"
     steps = fixed.name.replace("+", ", ")
     by_seed = ", ".join(percent_text(share) for share in fixed.after.by_seed)
     change = figure_text(fixed.change, Unit.POINTS)
@@ -180,14 +184,16 @@ def repair_sentence(card: AdaptiveCard) -> str:
         f"{rate_text(fixed.cost)} of the benign texts let through so far. None of "
         f"{fixed.checked:,} texts blocked before passes"
     )
-    untouched = ""
+    if fixed.refused:
+        sentence += f"; refused, since they let some in: {', '.join(fixed.refused)}"
     if fixed.after.most == 0:
-        untouched = (
+        sentence += (
             f". None of {fixed.after.seeds} searches found a way; a further one may, and "
             "then for many attacks at once, since they share what they learn"
         )
-    no_gain = "" if fixed.is_shown_to_help else "; not shown to help, so it is not offered"
-    return sentence + (refused if fixed.refused else "") + untouched + no_gain
+    if not fixed.is_shown_to_help:
+        sentence += "; not shown to help, so it is not offered"
+    return sentence
 
 
 def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
@@ -224,7 +230,9 @@ def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
 
 def repair_fragment(cards: Sequence[AdaptiveCard], taken: Sequence[str]) -> str | None:
     """Write the best repair of each defense as a fragment of a configuration."""
-    lines = [line for card in cards for line in _repair_entry(card, taken)]
+    lines: list[str] = []
+    for card in cards:
+        lines += _repair_entry(card, taken)
     if lines:
         return "\n".join((*_HEAD, "defenses:", *lines)) + "\n"
     return None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.operators import OperatorCard
-    from guardmark.reports.document.blocks import Table
+    from guardmark.reports.document.blocks import Part, Table
     from guardmark.reports.document.cells import Value
 
 _EXCERPT: Final = 160  # characters of an example
@@ -54,25 +54,28 @@ def adaptive_summary(
 ) -> Document:
     """Tell of each defense what got through, the cheapest trick with an example, and a repair."""
     of_all = _meaning_of_all(cards)
-    lines = [
-        line for card in cards for line in _lines(card, examples.get(card.name), cards, of_all)
-    ]
-    lines += [sentence.rstrip(".") for sentence in of_all]
-    unseen = [
-        f"{defense} {sight_text(view)}, so no rewriting reaches it: left out"
-        for defense, view in (left_out or {}).items()
-    ]
-    blocks = present(
-        rates_table(cards),
-        Bullets(lines=tuple(lines)),
-        warning(unseen) if unseen else None,
-        muted(calls) if calls else None,
-    )
+    lines: list[str] = []
+    for card in cards:
+        lines.extend(_lines(card, examples.get(card.name), cards, of_all))
+    for sentence in of_all:
+        lines.append(sentence.rstrip("."))
+    parts: list[Part] = [rates_table(cards), Bullets(lines=tuple(lines))]
+    if left_out:
+        parts.append(warning(_left_out_words(left_out)))
+    if calls:
+        parts.append(muted(calls))
+    blocks = present(*parts)
     return Document(
         title="What gets through somebody who rewrites and watches",
         subtitle=_subtitle(cards),
         sections=(section("adaptive-summary", "", *blocks),),
     )
+
+
+def _left_out_words(left_out: Mapping[str, str]) -> Iterator[str]:
+    """Say of each defense that is shown no plain input why it was left out."""
+    for defense, view in left_out.items():
+        yield f"{defense} {sight_text(view)}, so no rewriting reaches it: left out"
 
 
 def rates_table(cards: Sequence[AdaptiveCard]) -> Table:
@@ -81,15 +84,20 @@ def rates_table(cards: Sequence[AdaptiveCard]) -> Table:
         "Defense": lambda card: name(card.name),
         "As they are": lambda card: card.rounds[0].full,
     }
-    for at, calls in enumerate(k for k, _ in cards[0].at_calls):
-        said = "1 search call" if calls == 1 else f"{count_text(calls)} calls"
-        columns[said] = _at(at)
+    for at, (calls, _) in enumerate(cards[0].at_calls):
+        title = f"{count_text(calls)} calls"
+        if calls == 1:
+            title = "1 search call"
+        columns[title] = _at(at)
+    note = _NOTE
+    if cards[0].is_carried_out:
+        note = _NOTE_ON_CASES
     return table_of(
         cards,
         columns,
         table_id="adaptive-at-calls",
         title="Attacks let through",
-        note=_NOTE_ON_CASES if cards[0].is_carried_out else _NOTE,
+        note=note,
     )
 
 
@@ -107,9 +115,11 @@ def _subtitle(cards: Sequence[AdaptiveCard]) -> str:
 
 def _meaning_of_all(cards: Sequence[AdaptiveCard]) -> tuple[str, ...]:
     """Return what a pass amounts to where that is the same for each of several defenses."""
-    told = [_meaning(card) for card in cards]
-    if len(cards) > 1 and all(each == told[0] for each in told):
-        return told[0]
+    if len(cards) < 2:
+        return ()
+    meanings = {_meaning(card) for card in cards}
+    if len(meanings) == 1:
+        return meanings.pop()
     return ()
 
 
@@ -176,25 +186,25 @@ def _cautions(card: AdaptiveCard, start: str) -> Iterator[str]:
 
 def cheapest_trick(card: AdaptiveCard) -> OperatorCard | None:
     """Return the operator that alone gets most through; of equals the one that adds least."""
-    tried = [each for each in _tried(card) if each.bypassed.successes]
-    return min(tried, key=_by_merit, default=None)
+    successful = [each for each in _tried(card) if each.bypassed.successes]
+    return min(successful, key=_by_merit, default=None)
 
 
-def _by_merit(each: OperatorCard) -> tuple[float, int, float]:
-    growth = each.expansion.value
-    return (
-        -(each.bypassed.value or 0.0),
-        each.chain.count("+"),
-        1.0 if growth is None else abs(growth - 1.0),
-    )
+def _by_merit(operator: OperatorCard) -> tuple[float, int, float]:
+    """Rank by what gets through, then by the fewest operators, then by the least growth."""
+    growth, growth_from_one = operator.expansion.value, 1.0
+    if growth is not None:
+        growth_from_one = abs(growth - 1.0)
+    return -(operator.bypassed.value or 0.0), operator.chain.count("+"), growth_from_one
 
 
 def _tried(card: AdaptiveCard) -> list[OperatorCard]:
-    return [
-        each
-        for each in card.operators
-        if each.bypassed.value is not None and each.tier != _UNPROVED
-    ]
+    """Return the operators that were tried on attacks and whose variants are proved."""
+    tried = []
+    for operator in card.operators:
+        if operator.bypassed.value is not None and operator.tier != _UNPROVED:
+            tried.append(operator)
+    return tried
 
 
 def _trick_rate(card: AdaptiveCard, best: OperatorCard) -> str:
