@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.defense.bypasses import Flaw, ListedSample
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
+from guardmark.core.errors import counted
 from guardmark.core.values import dataclass
 from guardmark.reports.chapters.answer import nearest_first
 from guardmark.reports.chapters.comparison import (
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.analysis.settings import RelianceLimits
     from guardmark.core.sample import Sample
+    from guardmark.reports.document.blocks import Part, Table, TextCell
 
 _ADVICE: Final = {
     "failures": (
@@ -323,30 +325,38 @@ def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
     """Write what to do next, what to read, and how sure you can be."""
     items = [*_doubts(analysis), *_ranked(analysis)]
     first = items[:_FIRST]
-    further = table_of(
-        items[_FIRST:],
+    bullets = Bullets(
+        lines=tuple(item.text for item in first),
+        evidence=tuple(item.evidence for item in first),
+        commands=tuple(item.command for item in first),
+    )
+    parts: list[Part] = [bullets]
+    if not items:
+        parts.append(muted("There is nothing to recommend on this data."))
+    if len(items) > _FIRST:
+        parts.append(_further_table(items[_FIRST:]))
+    parts += [_to_read(analysis, highlights), muted(_how_sure(analysis))]
+    return section("recommendations", "What to do next", *parts)
+
+
+def _further_table(items: Sequence[_Item]) -> Table:
+    return table_of(
+        items,
         {
-            "Recommendation": lambda each: words(each.text),
-            "Command": lambda each: name(each.command) if each.command else words(""),
+            "Recommendation": lambda item: words(item.text),
+            "Command": _command_cell,
         },
         table_id=MORE_ADVICE,
         title="Further recommendations",
         texts=("Command",),
         collapsed=True,
     )
-    return section(
-        "recommendations",
-        "What to do next",
-        Bullets(
-            lines=tuple(each.text for each in first),
-            evidence=tuple(each.evidence for each in first),
-            commands=tuple(each.command for each in first),
-        ),
-        None if items else muted("There is nothing to recommend on this data."),
-        further if further.rows else None,
-        _to_read(analysis, highlights),
-        muted(_how_sure(analysis)),
-    )
+
+
+def _command_cell(item: _Item) -> TextCell:
+    if item.command:
+        return name(item.command)
+    return words("")
 
 
 def changed_sentence(changed: ChangedTexts, analysis: RunAnalysis) -> str:
@@ -418,7 +428,9 @@ def _ranked(analysis: RunAnalysis) -> list[_Item]:
         command = f"guardmark compare {analysis.settings.run_folder}"
         ordered.insert(0, _Item(text=choice, evidence="comparison", command=command))
     # No figure over all samples holds for whoever falls into a blind spot.
-    in_question = set(worthy) if choice else set(rates)
+    in_question = set(rates)
+    if choice:
+        in_question = set(worthy)
     for at, item in enumerate(ordered):
         if item.is_grave and item.defense in in_question:
             ordered.insert(0, ordered.pop(at))
@@ -429,12 +441,12 @@ def _ranked(analysis: RunAnalysis) -> list[_Item]:
 def _advised(analysis: RunAnalysis) -> list[_Item]:
     """Collect advice: on systems, on defenses that were attacked, on all others."""
     not_understood = {each.defense for each in analysis.alike}
-    on_systems = [_item(each, analysis) for each in analysis.advice if each.scope == SYSTEM]
-    on_defenses = [
-        _item(each, analysis)
-        for each in analysis.advice
-        if each.scope != SYSTEM and each.defense not in not_understood
-    ]
+    on_systems, on_defenses = [], []
+    for advice in analysis.advice:
+        if advice.scope == SYSTEM:
+            on_systems.append(_item(advice, analysis))
+        elif advice.defense not in not_understood:
+            on_defenses.append(_item(advice, analysis))
     most = analysis.settings.limits.attacks
     attacked = [
         *_broken(analysis.adaptive, most, analysis.settings.run_folder),
@@ -460,11 +472,13 @@ def _command(advice: Advice, run: str) -> str:
     rule = advice.rule
     if rule == _BLIND_SPOT and not numbers["is_attack"]:
         rule = "blind_spot_benign"
-    commands = _COMMANDS_SYSTEM if advice.scope == SYSTEM else _COMMANDS
-    form = commands.get(rule, "")
-    facets = advice.facets
-    where = "".join(f" --where {shlex.quote(f'{name}={value}')}" for name, value in facets)
-    return form.format(
+    commands = _COMMANDS
+    if advice.scope == SYSTEM:
+        commands = _COMMANDS_SYSTEM
+    where = ""
+    for facet, value in advice.facets:
+        where += f" --where {shlex.quote(f'{facet}={value}')}"
+    return commands.get(rule, "").format(
         run=run,
         defense=shlex.quote(advice.defense),
         subject=shlex.quote(advice.subject),
@@ -504,7 +518,8 @@ def _repairs(cards: tuple[AdaptiveCard, ...]) -> Iterator[_Item]:
         repaired = card.repaired
         if repaired is None or not repaired.is_shown_to_help:
             continue
-        after, before = (measure_text(figure(x)) for x in (repaired.after, repaired.before))
+        after = measure_text(figure(repaired.after))
+        before = measure_text(figure(repaired.before))
         text = (
             f"{card.name}: add the repaired defense of the report. Attacked anew with the same "
             f"budget, {after} of attacks get through it on average; before, {before}."
@@ -554,8 +569,10 @@ def _to_read(analysis: RunAnalysis, highlights: Highlights) -> SampleBrowser | N
     worst = analysis.system_worst or analysis.worst
     is_system, exchanges = worst is analysis.system_worst, highlights.exchanges
     entries: dict[str, SampleEntry] = {}
-    third = () if highlights.rewrites else (Flaw.BYPASS,)
-    for flaw in (Flaw.BYPASS, Flaw.FALSE_ALARM, *third):
+    wanted = [Flaw.BYPASS, Flaw.FALSE_ALARM]
+    if not highlights.rewrites:
+        wanted.append(Flaw.BYPASS)
+    for flaw in wanted:
         for listed in worst.listed:
             family = listed.sample.lineage
             if flaw in listed.flaws and family not in entries:
@@ -583,7 +600,9 @@ def _to_browse(name: str, title: str, entries: tuple[SampleEntry, ...]) -> Sampl
 
 def _how_sure(analysis: RunAnalysis) -> str:
     """Say on how much the figures stand, what failed, and what they do not speak about."""
-    adapted = "" if analysis.adaptive else "No adaptive rounds were run. "
+    adapted = "No adaptive rounds were run. "
+    if analysis.adaptive:
+        adapted = ""
     resent = _resent_words(analysis.retries)
     failed = 0
     for defense in analysis.defenses:
@@ -631,7 +650,10 @@ def advice_sentence(advice: Advice) -> str:
         parts[f"{key}_share"] = percent_text(measure.value)
     numbers = dict(advice.numbers)
     if advice.rule == _BLIND_SPOT:
-        parts["what"] = spots["attacks" if numbers["is_attack"] else "benign"]
+        side = "benign"
+        if numbers["is_attack"]:
+            side = "attacks"
+        parts["what"] = spots[side]
         parts["others"] = _further_spots(int(numbers["more"]))
         numbers["excess_low"] = dict(advice.figures)["excess"].low or 0.0
     points = {f"{key}_points": 100 * number for key, number in numbers.items()}
@@ -649,21 +671,24 @@ def _is_grave(advice: Advice) -> bool:
 def _further_spots(count: int) -> str:
     if not count:
         return ""
-    return f" {count_text(count)} more such {'slice' if count == 1 else 'slices'}."
+    return f" {counted(count, 'more such slice')}."
 
 
 def write_worst(analysis: RunAnalysis, highlights: Highlights) -> Section:
     """Write the section on the worst case."""
+    highest = []
+    for defense in analysis.candidates:
+        sentence = _highest(defense)
+        if sentence:
+            highest.append(sentence)
+    parts: list[Part] = [highest]
+    if analysis.system_worst is not None:
+        parts.append(_browser(analysis, analysis.system_worst, highlights))
+    parts.append(_browser(analysis, analysis.worst, highlights))
     rewritten = tuple(_rewritten(highlights.rewrites, analysis.settings.excerpt_characters))
-    return section(
-        "worst",
-        "Worst case",
-        list(filter(None, map(_highest, analysis.candidates))),
-        _browser(analysis, analysis.system_worst, highlights) if analysis.system_worst else None,
-        _browser(analysis, analysis.worst, highlights),
-        _to_browse("rewrites", "Best rewrite of each attack (fewest tries)", rewritten),
-        otherwise="No attack got through, no benign sample was blocked, nothing failed.",
-    )
+    parts.append(_to_browse("rewrites", "Best rewrite of each attack (fewest tries)", rewritten))
+    nothing = "No attack got through, no benign sample was blocked, nothing failed."
+    return section("worst", "Worst case", *parts, otherwise=nothing)
 
 
 def _highest(defense: DefenseAnalysis) -> str:
@@ -674,15 +699,16 @@ def _highest(defense: DefenseAnalysis) -> str:
         confidence=defense.card.attack_success_rate.confidence,
     )
     if chosen is None:  # of one category nothing was chosen
-        alone = next((each for each in rates if each.rate.successes), None)
-        if alone is None:
-            return ""
-        return f"{defense.name}: ASR in {alone.name}, {rate_text(alone.rate)}"
+        for category in rates:
+            if category.rate.successes:
+                return f"{defense.name}: ASR in {category.name}, {rate_text(category.rate)}"
+        return ""
     highest = rates[chosen.at]
     if not highest.rate.value:
         return ""
-    few = ", of few samples" if highest.is_greyed else ""
-    seen = f"highest ASR in {highest.name}, {counts_text(figure(highest.rate))}{few}"
+    seen = f"highest ASR in {highest.name}, {counts_text(figure(highest.rate))}"
+    if highest.is_greyed:
+        seen += ", of few samples"
     after = f"allowing for the choice among {len(rates)}, {figure_text(chosen.rate)}"
     return f"{defense.name}: {seen}; {after}"
 
@@ -710,10 +736,10 @@ def _browser(
     if not counts:
         return None
     characters, exchanges = settings.excerpt_characters, highlights.exchanges
-    entries = tuple(
-        _entry(listed, characters, exchanges, is_system=is_system) for listed in worst.listed
-    )
-    return SampleBrowser(id=list_id, title=title, entries=entries, counts=tuple(counts))
+    entries = []
+    for listed in worst.listed:
+        entries.append(_entry(listed, characters, exchanges, is_system=is_system))
+    return SampleBrowser(id=list_id, title=title, entries=tuple(entries), counts=tuple(counts))
 
 
 _MEANINGS: Final = {
@@ -735,11 +761,13 @@ _SYSTEM_MEANINGS: Final = {
 
 def flaw_meaning(flaw: Flaw, *, among: int, is_system: bool) -> str:
     """Say which samples are counted under a flaw: of several defenses one is enough."""
-    meanings = _SYSTEM_MEANINGS if is_system and flaw in _SYSTEM_MEANINGS else _MEANINGS
-    of_one, of_some = meanings[flaw]
+    kind = "defenses"
+    of_one, of_some = _MEANINGS[flaw]
+    if is_system:
+        kind = "arms"
+        of_one, of_some = _SYSTEM_MEANINGS.get(flaw, _MEANINGS[flaw])
     if among < 2:
         return of_one
-    kind = "arms" if is_system else "defenses"
     return of_some.format(some=f"at least one of {count_text(among)} {kind}")
 
 
@@ -756,18 +784,24 @@ def _entry(
     if story is not None:
         for who, words_of_step in (("Answer", story.answer or "none came"), *story.steps):
             told.append((who, words_of_step[:characters]))
-    facets = {name: getattr(sample, name) for name in _FACETS}
-    if sample.variant != "original":
-        facets["variant"] = sample.variant
-    if sample.lineage != sample.id:
-        facets["group"] = sample.group
+    facets = []
+    for facet in _FACETS:
+        value = getattr(sample, facet)
+        if value:
+            facets.append((facet, value))
+    if sample.variant and sample.variant != "original":
+        facets.append(("variant", sample.variant))
+    if sample.group and sample.lineage != sample.id:
+        facets.append(("group", sample.group))
+    answers = listed.answers
+    if is_system:  # what came out of an arm is no decision of a guard; the story holds these
+        answers = ()
     return SampleEntry(
         sample_id=sample.id,
         is_attack=sample.is_attack,
-        facets=tuple((facet, value) for facet, value in facets.items() if value),
+        facets=tuple(facets),
         kinds=listed.flaws,
-        # What came out of an arm is no decision of a guard; the story holds these.
-        answers=() if is_system else listed.answers,
+        answers=answers,
         excerpt=text[:characters],
         characters=len(text),
         cut=len(text) > characters,

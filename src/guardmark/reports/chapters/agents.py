@@ -22,19 +22,32 @@ from guardmark.reports.document.blocks import (
     section,
     warning,
 )
-from guardmark.reports.document.cells import figure, figure_text, name, table_of, with_counts
+from guardmark.reports.document.cells import (
+    figure,
+    figure_text,
+    name,
+    table_of,
+    with_counts,
+    words,
+)
 from guardmark.reports.document.wording import UNDEFINED, count_text, date_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from guardmark.analysis.agents.cases import CaseRow
     from guardmark.analysis.agents.counting import GuardPlace
-    from guardmark.analysis.agents.figures import AgentAnalysis, AgentArmFigures, ArmPair
+    from guardmark.analysis.agents.figures import (
+        AgentAnalysis,
+        AgentArmFigures,
+        ArmPair,
+        GuardWithout,
+    )
     from guardmark.analysis.agents.spending import CaseSpending
     from guardmark.analysis.gate import GateResult
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.reports.document.blocks import Block, Table
+    from guardmark.reports.document.blocks import Block, Cell, Part, Table
+    from guardmark.reports.document.cells import Value
     from guardmark.stats.figures import Quantile
 
 _TONES: Final = {
@@ -135,8 +148,9 @@ def _in_order(agent: AgentAnalysis) -> list[AgentArmFigures]:
 def _cost(arm: AgentArmFigures) -> float:
     """Return attack success plus lost tasks: what an arm leaves and costs, each weighing alike."""
     success = arm.row.attack_success.value
-    utility = arm.row.utility.value
-    return (1.0 if success is None else success) + (1.0 - (utility or 0.0))
+    if success is None:
+        success = 1.0
+    return success + (1.0 - (arm.row.utility.value or 0.0))
 
 
 def choose_arm(agent: AgentAnalysis) -> AgentArmFigures | None:
@@ -155,19 +169,22 @@ def title_of(arm: AgentArmFigures, agent: AgentAnalysis) -> str:
 def _headline(arm: AgentArmFigures, agent: AgentAnalysis) -> Headline:
     title = title_of(arm, agent)
     row = arm.row
-    is_bare = not arm.guards
     through = f"attack success {figure_text(row.attack_success)}"
     utility = f"utility {figure_text(row.utility)}"
     under = f"utility under attack {figure_text(row.utility_under_attack)}"
+    guards, answer, reason = "no guard", "", ""
+    if arm.guards:
+        guards = " -> ".join(arm.guards)
+        answer, reason = arm.reliance.value, outcome_words(arm)
     return Headline(
         defense=title,
-        title=f"{title} ({' -> '.join(arm.guards)})" if arm.guards else f"{title} (no guard)",
+        title=f"{title} ({guards})",
         key=title,
         sentence=f"{through}; {utility}; {under}",
-        answer="" if is_bare else arm.reliance.value,
+        answer=answer,
         tone=_TONES[arm.reliance],
-        reason="" if is_bare else outcome_words(arm),
-        baseline=is_bare,
+        reason=reason,
+        baseline=not arm.guards,
         notes=tuple(_notes(arm)),
         error=_cost(arm) / 2.0,
     )
@@ -191,9 +208,9 @@ def _advice(agent: AgentAnalysis, best: AgentArmFigures | None) -> Iterator[str]
     title, words = title_of(best, agent), outcome_words(best)
     rate = f"attack success {figure_text(best.row.attack_success)}"
     if best.after_choice is not None:
-        count = sum(1 for arm in agent.arms if arm.guards)
+        guarded = [arm for arm in agent.arms if arm.guards]
         rate += (
-            f"; as the best of {count} arms it is flattered: allowing for the choice, "
+            f"; as the best of {len(guarded)} arms it is flattered: allowing for the choice, "
             f"{figure_text(best.after_choice)}"
         )
     useful = f"utility {figure_text(best.row.utility)}"
@@ -229,21 +246,32 @@ def _idle_guards(arm: AgentArmFigures, agent: AgentAnalysis) -> Iterator[str]:
 
 
 def _arms_section(agent: AgentAnalysis) -> Section:
-    few = None
+    parts: list[Part] = [_arms_table(agent)]
+    if agent.spending:
+        parts.append(spending_table(agent.spending))
+    parts.append(_plane(agent))
+    if agent.scripted:
+        parts.append(_BOUNDS)
     if agent.injections and agent.injections < 10:
         few = (
             f"{agent.injections} injections make wide intervals over injections like these; more "
             "injections would help, not more tasks."
         )
-    return section(
-        "agents",
-        "Arms",
-        _arms_table(agent),
-        spending_table(agent.spending) if agent.spending else None,
-        _plane(agent),
-        _BOUNDS if agent.scripted else None,
-        warning(few) if few else None,
-    )
+        parts.append(warning(few))
+    return section("agents", "Arms", *parts)
+
+
+def _verdict(arm: AgentArmFigures) -> str:
+    if arm.guards:
+        return arm.reliance.value
+    return "no guard"
+
+
+def _false_blocks(arm: AgentArmFigures) -> Value:
+    """Return how often guards block benign cases; nothing where there is no guard."""
+    if arm.guards:
+        return figure(arm.false_blocks)
+    return ""
 
 
 def _arms_table(agent: AgentAnalysis) -> Table:
@@ -251,7 +279,7 @@ def _arms_table(agent: AgentAnalysis) -> Table:
         _in_order(agent),
         {
             "Arm": lambda arm: name(title_of(arm, agent)),
-            "Verdict": lambda arm: arm.reliance.value if arm.guards else "no guard",
+            "Verdict": _verdict,
             "Attack success: Share of attack cases whose injection was done": lambda arm: figure(
                 arm.row.attack_success
             ),
@@ -261,9 +289,7 @@ def _arms_table(agent: AgentAnalysis) -> Table:
             "Utility under attack: Share of attack cases whose task was done": lambda arm: figure(
                 arm.row.utility_under_attack
             ),
-            "False blocks: Share of benign cases in which a guard blocked anything": lambda arm: (
-                figure(arm.false_blocks) if arm.guards else ""
-            ),
+            "False blocks: Share of benign cases in which a guard blocked anything": _false_blocks,
             "Guards add, p50 / p95: Time of the guards in a case": lambda arm: times_text(
                 arm.guards_ms
             ),
@@ -282,20 +308,22 @@ def _arms_table(agent: AgentAnalysis) -> Table:
 
 def spending_table(spending: Sequence[CaseSpending]) -> Table:
     """Tell what the cases of each arm take, as if the arm had run alone."""
-    several = len({each.agent for each in spending}) > 1
+    shown_agents = _named_where_several(each.agent for each in spending)
     return table_of(
         spending,
         {
             "Arm": lambda each: name(each.arm),
-            "Agent": lambda each: name(each.agent) if several else "",
+            "Agent": lambda each: shown_agents[each.agent],
             "Calls of": lambda each: each.of,
             "Cases": lambda each: each.cases,
             "Calls a case": lambda each: f"{each.calls / each.cases:.1f}",
             "Tokens a case, p50 / p95: Read and written, of cases that told both": lambda each: (
                 _counts_text(each.tokens)
             ),
-            "Tokens read": lambda each: _told(each.tokens_read, each.cases_with_tokens, each.cases),
-            "Tokens written": lambda each: _told(
+            "Tokens read": lambda each: _sum_text(
+                each.tokens_read, each.cases_with_tokens, each.cases
+            ),
+            "Tokens written": lambda each: _sum_text(
                 each.tokens_written, each.cases_with_tokens, each.cases
             ),
             "Money a case, p50 / p95: Of cases all of whose calls have a price": lambda each: (
@@ -322,14 +350,22 @@ def spending_table(spending: Sequence[CaseSpending]) -> Table:
     )
 
 
-def _told(sum_of: int | None, cases: int, every: int) -> str:
+def _named_where_several(agents: Iterable[str]) -> dict[str, Cell]:
+    """Return what stands for each agent in a table: its name, or nothing where there is one."""
+    distinct = set(agents)
+    if len(distinct) == 1:
+        return dict.fromkeys(distinct, words(""))
+    return {agent: name(agent) for agent in distinct}
+
+
+def _sum_text(total: int | None, cases: int, every: int) -> str:
     """Write a sum over the cases that told it, and how many where that is not all."""
-    if sum_of is None:
+    if total is None:
         return UNDEFINED
     over = ""
     if cases != every:
         over = f" in {count_text(cases)} cases"
-    return f"{count_text(sum_of)}{over}"
+    return f"{count_text(total)}{over}"
 
 
 def _paid(each: CaseSpending) -> str:
@@ -341,26 +377,27 @@ def _paid(each: CaseSpending) -> str:
     return f"{each.cost:.4g}{over}"
 
 
+def _values_of(quantiles: Sequence[Quantile]) -> list[float]:
+    """Return the values of quantiles; nothing where one of them is unknown."""
+    values = []
+    for quantile in quantiles:
+        if quantile.value is None:
+            return []
+        values.append(quantile.value)
+    return values
+
+
 def _counts_text(counts: Sequence[Quantile]) -> str:
-    values = [quantile.value for quantile in counts]
-    if not values or any(value is None for value in values):
-        return UNDEFINED
-    return " / ".join(count_text(round(value)) for value in values if value is not None)
+    return " / ".join(count_text(round(value)) for value in _values_of(counts)) or UNDEFINED
 
 
 def _money_text(money: Sequence[Quantile]) -> str:
-    values = [quantile.value for quantile in money]
-    if not values or any(value is None for value in values):
-        return UNDEFINED
-    return " / ".join(f"{value:.4g}" for value in values if value is not None)
+    return " / ".join(f"{value:.4g}" for value in _values_of(money)) or UNDEFINED
 
 
 def times_text(times: Sequence[Quantile]) -> str:
     """Write median and 95th percentile of times; nothing where one is unknown."""
-    values = [quantile.value for quantile in times]
-    if not values or any(value is None for value in values):
-        return ""
-    return " / ".join(f"{value:.1f} ms" for value in values if value is not None)
+    return " / ".join(f"{value:.1f} ms" for value in _values_of(times))
 
 
 def _plane(agent: AgentAnalysis) -> LineChart | None:
@@ -404,9 +441,28 @@ def _ends(low: float | None, high: float | None) -> tuple[tuple[float, float], .
 
 
 def _places_section(agent: AgentAnalysis) -> Section:
-    rows = [(title_of(arm, agent), place) for arm in agent.arms for place in arm.places]
-    without = [(title_of(arm, agent), each) for arm in agent.arms for each in arm.without]
-    left_out = table_of(
+    rows, without = [], []
+    for arm in agent.arms:
+        title = title_of(arm, agent)
+        for place in arm.places:
+            rows.append((title, place))
+        for each in arm.without:
+            without.append((title, each))
+    parts: list[Part] = []
+    if rows:
+        parts.append(places_table(rows, stops="Attacks stopped here"))
+    if without:
+        parts.append(_left_out_table(without))
+    return section(
+        "agent-places",
+        "Where attacks were stopped, and what guards block by mistake",
+        *parts,
+        otherwise="No arm of this run has a guard.",
+    )
+
+
+def _left_out_table(without: Sequence[tuple[str, GuardWithout]]) -> Table:
+    return table_of(
         without,
         {
             "Arm": lambda row: name(row[0]),
@@ -421,13 +477,6 @@ def _places_section(agent: AgentAnalysis) -> Section:
         table_id="agent-without",
         title="Each guard left out once",
         texts=("Without",),
-    )
-    return section(
-        "agent-places",
-        "Where attacks were stopped, and what guards block by mistake",
-        places_table(rows, stops="Attacks stopped here") if rows else None,
-        left_out if without else None,
-        otherwise="No arm of this run has a guard.",
     )
 
 
@@ -464,12 +513,10 @@ def _share_of_stops(place: GuardPlace) -> str:
 
 
 def _pairs_section(agent: AgentAnalysis) -> Section:
-    return section(
-        "agent-pairs",
-        "Arms against each other",
-        _pairs_table(agent.pairs) if agent.pairs else None,
-        otherwise="There is one arm.",
-    )
+    title = "Arms against each other"
+    if not agent.pairs:
+        return section("agent-pairs", title, otherwise="There is one arm.")
+    return section("agent-pairs", title, _pairs_table(agent.pairs))
 
 
 def comparison_document(
@@ -487,13 +534,13 @@ def comparison_document(
 
 
 def _pairs_table(pairs: Sequence[ArmPair]) -> Table:
-    several = len({pair.agent for pair in pairs}) > 1
+    shown_agents = _named_where_several(pair.agent for pair in pairs)
     return table_of(
         pairs,
         {
             "First": lambda pair: name(pair.first),
             "Second": lambda pair: name(pair.second),
-            "Agent": lambda pair: name(pair.agent) if several else "",
+            "Agent": lambda pair: shown_agents[pair.agent],
             "The first is": lambda pair: pair.standing.value,
             "Attack success: First less second": lambda pair: figure(pair.attack_success),
             "Utility: First less second": lambda pair: figure(pair.utility),
@@ -537,11 +584,8 @@ def _cases_section(agent: AgentAnalysis, best: AgentArmFigures | None) -> Sectio
     """Tell three cases: an attack that got through, a task that was lost, an attack stopped."""
     if best is None:
         return section("agent-cases", "Cases that decide most", otherwise="No arm has a guard.")
-    arm = next(
-        rows
-        for rows in agent.run.stated
-        if (rows.arm, rows.agent) == (best.row.arm, best.row.agent)
-    )
+    wanted_arm = (best.row.arm, best.row.agent)
+    rows = next(each.rows for each in agent.run.stated if (each.arm, each.agent) == wanted_arm)
     wanted = (
         ("An attack that got through", _is_bypass),
         ("A task that was lost", _is_loss),
@@ -551,7 +595,7 @@ def _cases_section(agent: AgentAnalysis, best: AgentArmFigures | None) -> Sectio
     return Section(
         id="agent-cases",
         title=f"Cases that decide most, of {title}",
-        blocks=story_blocks(arm.rows, wanted, arm=title, prefix="agent-case"),
+        blocks=story_blocks(rows, wanted, arm=title, prefix="agent-case"),
     )
 
 
@@ -577,7 +621,10 @@ def story_blocks(
 
 
 def _first(rows: Sequence[CaseRow], fits: Callable[[CaseRow], bool]) -> CaseRow | None:
-    return next((row for row in rows if fits(row)), None)
+    for row in rows:
+        if fits(row):
+            return row
+    return None
 
 
 def _is_bypass(row: CaseRow) -> bool:

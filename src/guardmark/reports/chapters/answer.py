@@ -131,32 +131,49 @@ def nearest_first(analysis: RunAnalysis) -> list[JudgedCandidate]:
 
 def _subjects(analysis: RunAnalysis) -> list[DefenseAnalysis]:
     """Return candidates: no baselines, no arm without a guard beside others, none unread."""
+    candidates = []
     if analysis.system:
-        guarded = [each for each in analysis.system if not is_unguarded(each.part)]
-        return [each for each in guarded if not each.is_baseline] or list(analysis.system)
+        for system in analysis.system:
+            if not is_unguarded(system.part) and not system.is_baseline:
+                candidates.append(system)
+        return candidates or list(analysis.system)
     unread = {each.defense for each in analysis.alike}
-    return [each for each in analysis.defenses if not each.is_baseline and each.name not in unread]
+    for defense in analysis.defenses:
+        if not defense.is_baseline and defense.name not in unread:
+            candidates.append(defense)
+    return candidates
 
 
 def _answer(analysis: RunAnalysis) -> str:
-    judged, scope = judged_subjects(analysis), SYSTEM if analysis.system else DEFENSE
+    """Say which pass, or which comes nearest; empty where no verdict can be given."""
+    judged, scope = judged_subjects(analysis), DEFENSE
+    if analysis.system:
+        scope = SYSTEM
     if not judged:
-        if analysis.alike:
-            return ""
-        is_unjudged = not analysis.defenses and analysis.pipeline is not None
-        return _ANSWER["unjudged" if is_unjudged else "only_baselines"]
+        return _without_candidates(analysis)
     passing = [each for each in judged if each.reliance is Reliance.RELY]
     if len(judged) == 1:
         return _of_one(judged[0], scope)
     if passing:
         return _of_passing(passing, judged, scope)
     nearest = nearest_of(judged)
-    is_open = any(map(_is_open, judged))
-    lead = f"None of {number_word(len(judged))} {'is shown to pass' if is_open else 'passes'}."
+    verb = "passes"
+    if any(map(_is_open, judged)):
+        verb = "is shown to pass"
+    lead = f"None of {number_word(len(judged))} {verb}."
     if nearest is None:
         return f"{lead} None was measured on both attacks and benign inputs."
     name = subject(nearest.subject.name, scope)
     return f"{lead} Nearest: {name} {standing_words(nearest)}."
+
+
+def _without_candidates(analysis: RunAnalysis) -> str:
+    """Say why nothing can be judged; empty where every answer was the same, which is said apart."""
+    if analysis.alike:
+        return ""
+    if not analysis.defenses and analysis.pipeline is not None:
+        return _ANSWER["unjudged"]
+    return _ANSWER["only_baselines"]
 
 
 def _of_attacked_arms(analysis: RunAnalysis) -> str:
@@ -172,8 +189,10 @@ def _of_attacked_arms(analysis: RunAnalysis) -> str:
     parts = []
     for keeping, (one, several) in _HOLDING.items():
         arms = named[keeping]
-        if arms:
-            parts.append(f"{_listed(arms)} {several if len(arms) > 1 else one}")
+        if len(arms) > 1:
+            parts.append(f"{_listed(arms)} {several}")
+        elif arms:
+            parts.append(f"{arms[0]} {one}")
     return (
         f"Against somebody who rewrites and watches: {'; '.join(parts)} the limit of "
         f"{limit_text(limit)}."
@@ -201,13 +220,13 @@ def _of_passing(
     passing: Sequence[JudgedCandidate], judged: Sequence[JudgedCandidate], scope: str
 ) -> str:
     names = _listed(subject(each.subject.name, scope) for each in passing)
-    of, verb = number_word(len(judged)), "passes" if len(passing) == 1 else "pass"
+    all_of = number_word(len(judged))
+    first = f"First by merit: {_best_words(passing[0], scope)}."
     if len(passing) == len(judged):
-        return f"All {of} pass: {names}. First by merit: {_best_words(passing[0], scope)}."
-    lead = f"{number_word(len(passing)).capitalize()} of {of} {verb}: {names}."
+        return f"All {all_of} pass: {names}. {first}"
     if len(passing) == 1:
-        return f"{lead} It {standing_words(passing[0])}."
-    return f"{lead} First by merit: {_best_words(passing[0], scope)}."
+        return f"One of {all_of} passes: {names}. It {standing_words(passing[0])}."
+    return f"{number_word(len(passing)).capitalize()} of {all_of} pass: {names}. {first}"
 
 
 def _best_words(judged: JudgedCandidate, scope: str) -> str:
@@ -224,10 +243,13 @@ def standing_words(judged: JudgedCandidate) -> str:
         held = groups.get(keeping, [])
         if not held:
             continue
-        noun = "one" if parts else "limit"
-        plural = "s" if len(held) > 1 else ""
-        what = " and ".join(f"{each.side} ({_of_limit(each)})" for each in held)
-        parts.append(f"{verbs[keeping]} the {noun}{plural} for {what}")
+        noun = "limit"
+        if parts:
+            noun = "one"
+        if len(held) > 1:
+            noun += "s"
+        sides = " and ".join(f"{each.side} ({_of_limit(each)})" for each in held)
+        parts.append(f"{verbs[keeping]} the {noun} for {sides}")
     return f"{' and '.join(parts)}{_but(judged)}"
 
 
@@ -246,10 +268,11 @@ def _but(judged: JudgedCandidate) -> str:
         buts.append("it is not shown to be better than nothing")
     if judged.chosen is not None:
         buts.append(f"so may the luckiest of {judged.chosen.candidates}")
-    joint = "but" if all(each.keeping is Keeping.KEPT for each in judged.held) else "and"
-    if buts:
-        return f", {joint} {' and '.join(buts)}"
-    return ""
+    if not buts:
+        return ""
+    if all(each.keeping is Keeping.KEPT for each in judged.held):
+        return f", but {' and '.join(buts)}"
+    return f", and {' and '.join(buts)}"
 
 
 def reason_of(judged: JudgedCandidate) -> str:
@@ -268,10 +291,12 @@ def reason_of(judged: JudgedCandidate) -> str:
         missed.append(f"only {percent_text(share)} of samples were answered")
     if missed:
         return " and ".join(missed)
-    undecided = [each for each in judged.held if each.keeping is Keeping.OPEN]
-    if not undecided:
-        return words["luck" if judged.chosen is not None else "few"]
-    return " and ".join(_undecided(each) for each in undecided)
+    undecided = [_undecided(each) for each in judged.held if each.keeping is Keeping.OPEN]
+    if undecided:
+        return " and ".join(undecided)
+    if judged.chosen is not None:
+        return words["luck"]
+    return words["few"]
 
 
 def _undecided(held: HeldRate) -> str:
@@ -284,12 +309,13 @@ def _undecided(held: HeldRate) -> str:
 
 def limits_sentence(analysis: RunAnalysis) -> str:
     """Say by which limits verdicts, advice, picture and gate go, and where they come from."""
-    is_system = bool(analysis.system)
     limits: RelianceLimits = analysis.settings.limits
-    if is_system:
-        limits = analysis.settings.system_limits
-    words = _LIMITS_SYSTEM if is_system else _LIMITS
-    origin = words["of_gate" if limits.is_of_gate else "usual"]
+    words = _LIMITS
+    if analysis.system:
+        limits, words = analysis.settings.system_limits, _LIMITS_SYSTEM
+    origin = words["usual"]
+    if limits.is_of_gate:
+        origin = words["of_gate"]
     return words["limits"].format(
         attacks=limit_text(limits.attacks), alarms=limit_text(limits.alarms), origin=origin
     )

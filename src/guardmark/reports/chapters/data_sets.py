@@ -20,15 +20,16 @@ _ROWS: Final = 16
 
 def check_document(check: DataCheck, shown_as: str) -> Document:
     """Check whether data can support conclusions."""
-    of = check.census.total
+    total = check.census.total
     counts = (
-        f"{counted(of.samples, 'sample')}, {counted(of.attacks, 'attack')} and {of.benign:,} benign"
+        f"{counted(total.samples, 'sample')}, {counted(total.attacks, 'attack')} and "
+        f"{total.benign:,} benign"
     )
-    asked = (
-        section(slug(each.aspect), f"{each.aspect}: {each.status}", each.message, each.details)
-        for each in check.findings
-    )
-    return Document(title=f"Data: {shown_as}", subtitle=counts, sections=tuple(asked))
+    sections = []
+    for finding in check.findings:
+        title = f"{finding.aspect}: {finding.status}"
+        sections.append(section(slug(finding.aspect), title, finding.message, finding.details))
+    return Document(title=f"Data: {shown_as}", subtitle=counts, sections=tuple(sections))
 
 
 def training_warnings(parts: Sequence[PartManifest], data: Sequence[DataManifest]) -> Iterator[str]:
@@ -60,15 +61,21 @@ def census_document(
         "variant": census.variants,
         "source": census.sources,
     }
-    tables = (_facet(facet, each, half_width) for facet, each in facets.items() if each)
+    tables = []
+    for facet, values in facets.items():
+        if values:
+            tables.append(_facet(facet, values, half_width))
     parts = section("data", "", *tables, *_texts(census))
     return Document(title=f"Data: {shown_as}", subtitle="", sections=(parts,))
 
 
 def _facet(facet: str, counts: Sequence[Count], half_width: Callable[[float], float]) -> Table:
-    shown = counts[:_ROWS] if len(counts) > _ROWS + 1 else counts
-    rest = counts[len(shown) :]
-    more = f"and {len(rest):,} more with {sum(each.samples for each in rest):,} samples"
+    """Lay the first values of a facet; a single further one is shown, several are summed up."""
+    shown, note = counts, ""
+    if len(counts) > _ROWS + 1:
+        shown, rest = counts[:_ROWS], counts[_ROWS:]
+        samples = sum(each.samples for each in rest)
+        note = f"and {len(rest):,} more with {samples:,} samples"
 
     def half(samples: int) -> str:
         if samples:
@@ -85,7 +92,7 @@ def _facet(facet: str, counts: Sequence[Count], half_width: Callable[[float], fl
         },
         table_id=slug(facet),
         title="",
-        note=more if rest else "",
+        note=note,
     )
 
 
@@ -100,5 +107,6 @@ def _texts(census: Census) -> Iterator[str]:
         f"{census.conversations:,} conversations of several messages; in "
         f"{census.materials:,} a document or tool result is under test."
     )
-    yield from (f"{o.kind}: {o.samples:,} ({', '.join(o.examples)})" for o in census.oddities)
+    for oddity in census.oddities:
+        yield f"{oddity.kind}: {oddity.samples:,} ({', '.join(oddity.examples)})"
     yield "± is half the interval of a rate of 50 % in points, were all samples independent."

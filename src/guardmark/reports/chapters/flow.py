@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import FlowChart, FlowStream
 from guardmark.reports.document.cells import name, slug, table_of
-from guardmark.reports.document.wording import count_text
+from guardmark.reports.document.wording import count_text, side_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +33,9 @@ def flow_parts(arms: Sequence[ArmAnalysis]) -> Iterator[Block]:
             stages=tuple(_stage_text(stage) for stage in flow.stages),
             streams=(_stream(flow, is_attack=True), _stream(flow, is_attack=False)),
         )
-    rows = [(arm, flow, is_attack) for arm, flow in placed for is_attack in (True, False)]
+    rows = []
+    for arm, flow in placed:
+        rows += [(arm, flow, True), (arm, flow, False)]
     yield table_of(
         rows,
         {
@@ -53,22 +55,30 @@ def flow_parts(arms: Sequence[ArmAnalysis]) -> Iterator[Block]:
 
 
 def _stream(flow: ArmFlow, *, is_attack: bool) -> FlowStream:
-    counts = _counts(flow, is_attack=is_attack)
+    """Return how the samples of one side go through the stages of an arm."""
     ends = flow.ends
-    out = ends.harmful + ends.harmless + ends.unjudged_attacks
-    if not is_attack:
-        out = ends.helped + ends.refused + ends.unjudged_benign
+    if is_attack:
+        total, came_out = flow.attacks, ends.harmful + ends.harmless + ends.unjudged_attacks
+    else:
+        total, came_out = flow.benign, ends.helped + ends.refused + ends.unjudged_benign
+    reached, leaving = [], []
+    for stage in flow.stages:
+        counts = _counts(stage, is_attack=is_attack)
+        reached.append(counts.reached)
+        leaving.append(tuple(_leaving(counts)))
     return FlowStream(
-        name="attacks" if is_attack else "benign",
-        total=flow.attacks if is_attack else flow.benign,
-        reached=(*(each.reached for each in counts), out),
-        leaving=tuple(tuple(_leaving(each)) for each in counts),
+        name=side_word(is_attack=is_attack),
+        total=total,
+        reached=(*reached, came_out),
+        leaving=tuple(leaving),
         ends=tuple(_ends(flow, is_attack=is_attack)),
     )
 
 
-def _counts(flow: ArmFlow, *, is_attack: bool) -> list[FlowCounts]:
-    return [stage.attacks if is_attack else stage.benign for stage in flow.stages]
+def _counts(stage: FlowStage, *, is_attack: bool) -> FlowCounts:
+    if is_attack:
+        return stage.attacks
+    return stage.benign
 
 
 def _leaving(counts: FlowCounts) -> Iterator[str]:
@@ -102,21 +112,22 @@ def _ends(flow: ArmFlow, *, is_attack: bool) -> Iterator[str]:
 
 
 def _stage_text(stage: FlowStage) -> str:
-    return f"docs[{stage.name}]" if stage.place == "context" else stage.name
+    if stage.place == "context":
+        return f"docs[{stage.name}]"
+    return stage.name
 
 
 def _total_text(flow: ArmFlow, *, is_attack: bool) -> str:
-    return (
-        f"{count_text(flow.attacks)} attacks" if is_attack else f"{count_text(flow.benign)} benign"
-    )
+    if is_attack:
+        return f"{count_text(flow.attacks)} attacks"
+    return f"{count_text(flow.benign)} benign"
 
 
 def _way_text(flow: ArmFlow, *, is_attack: bool) -> str:
     """Say what became of samples at each stage: `words: 11 stopped; leaks: 14 stopped`."""
-    counts = _counts(flow, is_attack=is_attack)
-    stages = [
-        f"{_stage_text(stage)}: {', '.join(words)}"
-        for stage, each in zip(flow.stages, counts, strict=True)
-        if (words := list(_leaving(each)))
-    ]
+    stages = []
+    for stage in flow.stages:
+        leaving = ", ".join(_leaving(_counts(stage, is_attack=is_attack)))
+        if leaving:
+            stages.append(f"{_stage_text(stage)}: {leaving}")
     return "; ".join(stages) or "none stopped"

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from guardmark.analysis.gate import GateCheck, GateResult
+    from guardmark.reports.document.blocks import Part
 
 _GATE: Final = {
     "asr_upper": "ASR",
@@ -86,13 +87,10 @@ def reading_commands(result: GateResult, run: str) -> tuple[str, ...]:
     """Name the commands that show what broke a limit: of each side the worst defense."""
     commands = []
     for rule, option in (("asr_upper", "--bypasses"), ("fpr_upper", "--false-alarms")):
-        broken = [
-            check
-            for check in result.checks
-            if check.rule == rule and check.standing is GateStatus.BROKEN and check.defense
-        ]
+        of_rule = [check for check in result.checks if check.rule == rule and check.defense]
+        broken = [check for check in of_rule if check.standing is GateStatus.BROKEN]
         if broken:
-            worst = max(broken, key=lambda each: (each.value or 0.0) - each.limit)
+            worst = max(broken, key=lambda check: (check.value or 0.0) - check.limit)
             commands.append(
                 f"guardmark show {shlex.quote(run)} {option} --defense {shlex.quote(worst.defense)}"
             )
@@ -151,7 +149,9 @@ def _figure_words(check: GateCheck) -> str:
     words = _GATE
     if not is_of_slice(check):
         return words[check.rule]
-    side = "asr_upper" if check.rule.endswith("asr_upper") else "fpr_upper"
+    side = "fpr_upper"
+    if check.rule.endswith("asr_upper"):
+        side = "asr_upper"
     if check.rule.startswith(_OF_SYSTEM):
         return words[SYSTEM_RULES[side]]
     return words[side]
@@ -163,10 +163,13 @@ def _figure_of(check: GateCheck) -> FigureCell:
 
 
 def _who(check: GateCheck) -> str:
-    scope = SYSTEM if check.rule.startswith(f"{SYSTEM}.") else DEFENSE
-    if check.defense:
-        return f"{subject(check.defense, scope)}: "
-    return ""
+    """Name the defense or system that a check is about; empty where it is about the run."""
+    if not check.defense:
+        return ""
+    scope = DEFENSE
+    if check.rule.startswith(f"{SYSTEM}."):
+        scope = SYSTEM
+    return f"{subject(check.defense, scope)}: "
 
 
 def conclusion(result: GateResult) -> str:
@@ -220,37 +223,39 @@ def write_gate(result: GateResult) -> Section:
     """Write the limits of a run's own gate as a strip of its cover, broken ones first."""
     checks = worst_first(result)
     left = len(checks) - _MOST_DRAWN
-    return section(
-        "gate",
-        f"Gate: {_LOOKS[result.standing][2]}",
-        conclusion(result),
-        *(_strip(checks[:_MOST_DRAWN], unit) for unit in GateUnit),
-        muted(f"{count_text(left)} more limits are in the table.") if left > 0 else None,
-        replace(_limits(checks), title="Every limit", collapsed=True),
-    )
+    parts: list[Part] = [conclusion(result)]
+    for unit in GateUnit:
+        parts.append(_strip(checks[:_MOST_DRAWN], unit))
+    if left > 0:
+        parts.append(muted(f"{count_text(left)} more limits are in the table."))
+    parts.append(replace(_limits(checks), title="Every limit", collapsed=True))
+    return section("gate", f"Gate: {_LOOKS[result.standing][2]}", *parts)
 
 
 def _strip(checks: Sequence[GateCheck], unit: GateUnit) -> IntervalChart | None:
-    """Draw the limits of one unit, each an interval against its line."""
-    mine = [check for check in checks if check.unit is unit]
-    marks = tuple(
-        IntervalMark(
+    """Draw the limits of one unit, each an interval against its line; None without any."""
+    marks = []
+    for check in checks:
+        if check.unit is not unit:
+            continue
+        word, tone, _ = _LOOKS[check.standing]
+        mark = IntervalMark(
             label=_limit_words(check),
             measure=_figure_of(check),
             note=word,
             tone=tone,
             limit=check.limit,
         )
-        for check in mine
-        for word, tone, _ in [_LOOKS[check.standing]]
+        marks.append(mark)
+    if not marks:
+        return None
+    return IntervalChart(
+        id=f"gate-{unit.value}",
+        title="Each interval against its limit (upright line)",
+        axis="Measured",
+        marks=tuple(marks),
+        unit=_UNITS[unit],
     )
-    title = "Each interval against its limit (upright line)"
-    chart = IntervalChart(
-        id=f"gate-{unit.value}", title=title, axis="Measured", marks=marks, unit=_UNITS[unit]
-    )
-    if marks:
-        return chart
-    return None
 
 
 def _limit_words(check: GateCheck) -> str:
@@ -278,36 +283,28 @@ def gate_document(
     limits that do not hold.
     """
     checks = worst_first(result)
-    undone = [
-        f"{_LOOKS[check.standing][0]}: {check_sentence(check)}."
-        for check in checks
-        if _needs_words(check)
-    ]
+    undone = []
+    for check in checks:
+        if _needs_words(check):
+            undone.append(f"{_LOOKS[check.standing][0]}: {check_sentence(check)}.")
+    sections = []
     if is_brief:
-        checks = [check for check in checks if _is_beside_the_table(check)]
-        return Document(
-            title=f"Guard gate: {_LOOKS[result.standing][2]}",
-            subtitle=f"Run {run}: {conclusion(result)}",
-            caveats=tuple(caveats),
-            sections=(section("limits", "", _limits(checks), undone),) if checks else (),
-        )
-    method = _GATE_METHOD["rates"].format(confidence=f"{100 * result.confidence:g} %")
-    deciding = _GATE_METHOD["deciding"]
-    asks_for_more = any(check.needed for check in checks)
+        beside = [check for check in checks if _is_beside_the_table(check)]
+        if beside:
+            sections.append(section("limits", "", _limits(beside), undone))
+    else:
+        parts: list[Part] = [_limits(checks), undone]
+        if any(check.needed for check in checks):
+            parts.append(_GATE_METHOD["deciding"])
+        if says_method:
+            confidence = f"{100 * result.confidence:g} %"
+            parts.append(_GATE_METHOD["rates"].format(confidence=confidence))
+        sections.append(section("limits", "Limits", *parts))
     return Document(
         title=f"Guard gate: {_LOOKS[result.standing][2]}",
         subtitle=f"Run {run}: {conclusion(result)}",
         caveats=tuple(caveats),
-        sections=(
-            section(
-                "limits",
-                "Limits",
-                _limits(checks),
-                undone,
-                deciding if asks_for_more else None,
-                method if says_method else None,
-            ),
-        ),
+        sections=tuple(sections),
     )
 
 

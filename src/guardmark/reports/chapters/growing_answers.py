@@ -16,14 +16,18 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.pipeline.arms import ArmAnalysis, PipelineAnalysis
     from guardmark.analysis.pipeline.streaming import ArmStreaming
+    from guardmark.core.estimate import Estimate
 
     _Arm = tuple[ArmAnalysis, ArmStreaming]
 
 
 def streaming_arms(pipeline: PipelineAnalysis | None) -> list[_Arm]:
     """Return the arms whose guard is asked while answers grow, the most often asked first."""
-    arms = pipeline.arms if pipeline is not None else ()
-    rows = [(arm, arm.streaming) for arm in arms if arm.streaming is not None]
+    rows: list[_Arm] = []
+    if pipeline is not None:
+        for arm in pipeline.arms:
+            if arm.streaming is not None:
+                rows.append((arm, arm.streaming))
     return sorted(rows, key=lambda row: (_guards(row), row[1].every or inf))
 
 
@@ -77,7 +81,9 @@ def growing_table(arms: Sequence[_Arm]) -> Table | None:
 
 
 def _every(streaming: ArmStreaming) -> str:
-    return WHOLE if streaming.every is None else count_text(streaming.every)
+    if streaming.every is None:
+        return WHOLE
+    return count_text(streaming.every)
 
 
 def growing_warnings(arms: Sequence[_Arm]) -> Iterator[str]:
@@ -109,26 +115,27 @@ def growing_charts(arms: Sequence[_Arm]) -> Iterator[IntervalChart]:
         if len(rows) < 2:
             continue
         guard = rows[0][0].stopped[-1].guard
-        rates = (
-            ("Anything out", [row[1].shown for row in rows]),
-            ("Unsafe part out", [row[1].unsafe_shown for row in rows]),
-            ("Benign blocked", [row[1].false_blocks for row in rows]),
-        )
-        marks = [
-            IntervalMark(
-                label=f"{label}, {_how_often(row[1])}",
-                measure=figure(rate),
-                note=f"{_mean_calls(row[1]):,.1f} calls",
-            )
-            for label, of_rows in rates
-            for row, rate in zip(rows, of_rows, strict=True)
-        ]
+        marks = []
+        for _, streaming in rows:
+            marks.append(_mark("Anything out", streaming.shown, streaming))
+        for _, streaming in rows:
+            marks.append(_mark("Unsafe part out", streaming.unsafe_shown, streaming))
+        for _, streaming in rows:
+            marks.append(_mark("Benign blocked", streaming.false_blocks, streaming))
         yield IntervalChart(
             id=f"growing-answers-{slug(key)}",
             title=f"{guard}: exposure, false blocks and calls an answer, by how often it is asked",
             axis="Share of unsafe answers, or of benign ones; lower is better",
             marks=tuple(marks),
         )
+
+
+def _mark(label: str, rate: Estimate, streaming: ArmStreaming) -> IntervalMark:
+    return IntervalMark(
+        label=f"{label}, {_how_often(streaming)}",
+        measure=figure(rate),
+        note=f"{_mean_calls(streaming):,.1f} calls",
+    )
 
 
 def _how_often(streaming: ArmStreaming) -> str:
@@ -141,4 +148,6 @@ def _how_often(streaming: ArmStreaming) -> str:
 
 
 def _mean_calls(streaming: ArmStreaming) -> float:
-    return streaming.all_calls / streaming.answers if streaming.answers else 0.0
+    if not streaming.answers:
+        return 0.0
+    return streaming.all_calls / streaming.answers

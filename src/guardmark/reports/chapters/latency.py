@@ -9,7 +9,7 @@ from guardmark.core.record import FIRST_LAYER
 from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.blocks import Histogram, Section, Table, Unit, section
 from guardmark.reports.document.cells import figure, known, mute, name, slug, table_of, words
-from guardmark.reports.document.wording import count_text, percent_text, value_text
+from guardmark.reports.document.wording import count_text, percent_text, side_word, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,10 @@ _MOST_CHARTS = 6
 
 def write(analysis: RunAnalysis) -> Section:
     """Write the section on latency."""
-    timed = [each for each in _stages(analysis) if each[2].attacks.timed or each[2].benign.timed]
+    timed = []
+    for stage, is_baseline, times in _stages(analysis):
+        if times.attacks.timed or times.benign.timed:
+            timed.append((stage, is_baseline, times))
     remarks: list[str] = []
     for defense in analysis.defenses:
         remarks += _remarks(defense)
@@ -69,52 +72,54 @@ def write(analysis: RunAnalysis) -> Section:
         f"{count_text(latency.warmup)} warm-up calls a defense are left out, and so "
         "are first calls and answers from the cache."
     )
-    spreads = [(each.name, each.latency.histogram) for each in analysis.candidates]
-    charts = [_histogram(name, spread) for name, spread in spreads if spread is not None]
-    tables = mode, _table(timed), remarks, *charts[:_MOST_CHARTS], spent, again
-    return section("latency", "Latency", *tables)
+    charts = []
+    for defense in analysis.candidates:
+        if defense.latency.histogram is not None:
+            charts.append(_histogram(defense.name, defense.latency.histogram))
+    shown = charts[:_MOST_CHARTS]
+    return section("latency", "Latency", mode, _table(timed), remarks, *shown, spent, again)
 
 
 def _stages(analysis: RunAnalysis) -> list[tuple[TextCell, bool, Latency]]:
     """Return each stage, whether it is a baseline, and its times; then each arm, end to end."""
     stages = [(name(each.name), each.is_baseline, each.latency) for each in analysis.defenses]
     if analysis.pipeline is not None:
-        stages += [(name(key), False, each) for key, each in analysis.pipeline.stages.items()]
+        for stage, times in analysis.pipeline.stages.items():
+            stages.append((name(stage), False, times))
     for arm in analysis.system:
         stages.append((words(f"{subject(arm.name, SYSTEM)}, end to end"), False, arm.latency))
     return stages
 
 
 def _table(timed: list[tuple[TextCell, bool, Latency]]) -> Table:
-    sides = [
-        (stage, side, "attacks" if side.is_attack else "benign", is_baseline)
-        for stage, is_baseline, of in timed
-        for side in (of.attacks, of.benign)
-        if side.timed
-    ]
-    return mute(
-        table_of(
-            sides,
-            {
-                "Stage": lambda row: row[0],
-                "Samples": lambda row: row[2],
-                "p50": lambda row: figure(row[1].quantiles[0], Unit.MILLISECONDS),
-                "p95": lambda row: figure(row[1].quantiles[1], Unit.MILLISECONDS),
-                "p99": lambda row: figure(row[1].quantiles[2], Unit.MILLISECONDS),
-                "Timed": lambda row: row[1].timed,
-                "Timeouts": lambda row: row[1].timeouts,
-            },
-            table_id="latency-table",
-            texts=("Samples",),
-            title="Service time",
-            note=(
-                "Intervals are order statistics and assume no shape. No interval below n: a "
-                "point from fewer times than an interval needs, and how many that is. "
-                "Timeouts count as at least as long as was waited."
-            ),
+    """Lay the times of each stage, attacks and benign samples apart, baselines set back."""
+    rows, is_baseline = [], []
+    for stage, is_of_baseline, times in timed:
+        for side in (times.attacks, times.benign):
+            if side.timed:
+                rows.append((stage, side))
+                is_baseline.append(is_of_baseline)
+    table = table_of(
+        rows,
+        {
+            "Stage": lambda row: row[0],
+            "Samples": lambda row: side_word(is_attack=row[1].is_attack),
+            "p50": lambda row: figure(row[1].quantiles[0], Unit.MILLISECONDS),
+            "p95": lambda row: figure(row[1].quantiles[1], Unit.MILLISECONDS),
+            "p99": lambda row: figure(row[1].quantiles[2], Unit.MILLISECONDS),
+            "Timed": lambda row: row[1].timed,
+            "Timeouts": lambda row: row[1].timeouts,
+        },
+        table_id="latency-table",
+        texts=("Samples",),
+        title="Service time",
+        note=(
+            "Intervals are order statistics and assume no shape. No interval below n: a "
+            "point from fewer times than an interval needs, and how many that is. "
+            "Timeouts count as at least as long as was waited."
         ),
-        (each[-1] for each in sides),
     )
+    return mute(table, is_baseline)
 
 
 def _remarks(defense: DefenseAnalysis) -> Iterator[str]:
@@ -158,7 +163,9 @@ def _drift(drift: LatencyDrift) -> str:
             f"slow calls came in spells of about {count_text(round(drift.spell))} calls: {worth} "
             "that do not hang together, and the limits allow for it."
         )
-    became = "slower" if drift.last_ms > drift.first_ms else "faster"
+    became = "faster"
+    if drift.last_ms > drift.first_ms:
+        became = "slower"
     first = value_text(drift.first_ms, Unit.MILLISECONDS)
     last = value_text(drift.last_ms, Unit.MILLISECONDS)
     return (
@@ -185,14 +192,18 @@ def _busy(load: LoopLoad) -> Iterator[str]:
 
 
 def _histogram(defense: str, spread: LatencyHistogram) -> Histogram:
-    series = [("attacks", spread.attacks), ("benign", spread.benign)]
+    series = []
+    if any(spread.attacks):
+        series.append(("attacks", spread.attacks))
+    if any(spread.benign):
+        series.append(("benign", spread.benign))
     return Histogram(
         id=f"latency-{slug(defense)}",
         title=f"{defense}: service time",
         axis="Service time",
         unit=Unit.MILLISECONDS,
         edges=spread.edges_ms,
-        series=tuple((label, counts) for label, counts in series if any(counts)),
+        series=tuple(series),
         logarithmic=True,
     )
 

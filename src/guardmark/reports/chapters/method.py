@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.manifest import PartManifest, RunManifest
+    from guardmark.reports.document.blocks import Part
+    from guardmark.store.reader import RunStatus
 
 _METHOD: Final = {
     "scope": (
@@ -58,11 +60,21 @@ def write_method(analysis: RunAnalysis) -> Section:
 
 
 def _method(analysis: RunAnalysis) -> list[str]:
-    drawn = max((each.card.ratios.f1.replicates for each in analysis.defenses), default=0)
-    sure, seed = percent_text(analysis.settings.confidence), analysis.settings.seed
-    figures = {"confidence": sure, "drawn": count_text(drawn), "seed": seed}
-    lines = _METHOD.items()
-    return [line.format(**figures) for key, line in lines if drawn or key != "ratios"]
+    """Say how the figures were made; of ratios only where replicates were drawn for one."""
+    drawn = 0
+    for defense in analysis.defenses:
+        drawn = max(drawn, defense.card.ratios.f1.replicates)
+    lines = []
+    for key, line in _METHOD.items():
+        if key == "ratios" and not drawn:
+            continue
+        text = line.format(
+            confidence=percent_text(analysis.settings.confidence),
+            drawn=count_text(drawn),
+            seed=analysis.settings.seed,
+        )
+        lines.append(text)
+    return lines
 
 
 def _warnings(analysis: RunAnalysis) -> Iterator[str]:
@@ -82,31 +94,36 @@ def _warnings(analysis: RunAnalysis) -> Iterator[str]:
             f"{count_text(fewer)} as the groups."
         )
     yield f"The rates describe this data. {_mix_words(analysis)}"
-    yield from (_about_stop(each) for each in analysis.defenses if each.stopped)
+    for defense in analysis.defenses:
+        if defense.stopped:
+            yield _about_stop(defense)
     yield from training_warnings(analysis.manifest.parts, analysis.manifest.data)
 
 
 def _mix_words(analysis: RunAnalysis) -> str:
-    weighted = [(each.name, each.deployment) for each in analysis.defenses if each.deployment]
-    if not weighted:
+    """Give the rates weighted to the deployment's mix, or say that none was stated."""
+    rates = []
+    for defense in analysis.defenses:
+        mix = defense.deployment
+        if mix:
+            rates.append(
+                f"{defense.name} ASR {figure_text(mix.attack_success_rate)}, "
+                f"FPR {figure_text(mix.false_positive_rate)}"
+            )
+    if not rates:
         return "Whether it resembles the traffic you expect was not assessed here."
-    rates = "; ".join(
-        f"{name} ASR {figure_text(mix.attack_success_rate)}, "
-        f"FPR {figure_text(mix.false_positive_rate)}"
-        for name, mix in weighted
-    )
-    return f"Weighted to the deployment's stated mix: {rates}."
+    return f"Weighted to the deployment's stated mix: {'; '.join(rates)}."
 
 
 def _about_stop(defense: DefenseAnalysis) -> str:
     asr, fpr = defense.card.attack_success_rate, defense.card.false_positive_rate
     decided = "; ".join(each.sentence for each in defense.stopped)
-    answers, called = count_text(asr.trials + fpr.trials), defense.name
-    shares = [
-        f"{name} {percent_text(rate.share)}"
-        for name, rate in (("ASR", asr), ("FPR", fpr))
-        if rate.unbiased is not None
-    ]
+    answers = count_text(asr.trials + fpr.trials)
+    shares = []
+    if asr.unbiased is not None:
+        shares.append(f"ASR {percent_text(asr.share)}")
+    if fpr.unbiased is not None:
+        shares.append(f"FPR {percent_text(fpr.share)}")
     leans = (
         " The value is the share that was seen, which leans away from the limit at "
         "which the rule ended."
@@ -118,7 +135,7 @@ def _about_stop(defense: DefenseAnalysis) -> str:
             "too low."
         )
     return (
-        f"{called} was stopped early: {decided}. Its ASR, TPR and FPR use the "
+        f"{defense.name} was stopped early: {decided}. Its ASR, TPR and FPR use the "
         f"{answers} answers by then, with an interval that holds however often one "
         f"looks ({asr.method}).{leans} All its other figures, slices among them, "
         "count every stored answer and keep their usual intervals: they are "
@@ -133,8 +150,12 @@ _KINDS: Final = {"model": "target model", "judge": "judged by", "defense": "guar
 
 def parts_line(manifest: RunManifest) -> str:
     """Name model, guards and judges in one line, so that runs are told apart."""
-    named = {w: [part_words(p) for p in manifest.parts if p.kind == k] for k, w in _KINDS.items()}
-    return "; ".join(f"{words} {', '.join(parts)}" for words, parts in named.items() if parts)
+    roles = []
+    for kind, role in _KINDS.items():
+        parts = [part_words(part) for part in manifest.parts if part.kind == kind]
+        if parts:
+            roles.append(f"{role} {', '.join(parts)}")
+    return "; ".join(roles)
 
 
 def part_words(part: PartManifest) -> str:
@@ -162,34 +183,42 @@ def part_words(part: PartManifest) -> str:
 
 def write_configuration(analysis: RunAnalysis, refused: Sequence[str] = ()) -> Section:
     """Write the section on what was run."""
-    status = analysis.status
-    calls = count_text(status.possibly_billed)
-    subject = "1 call was" if calls == "1" else f"{calls} calls were"
-    billed = (
-        f"{subject} under way when a command on this run was killed or "
-        "stopped; without an answer in the records, but possibly billed. What calls "
-        "used is a lower bound."
-    )
-    retried = (
-        f"{count_text(status.retried)} errors of earlier attempts were asked about "
-        "again; the figures use the last attempt, and the earlier ones are kept in "
-        "the records."
-    )
-    partial = (
-        f"The run is {status.state.value}: {status.stored:,} of {status.planned:,} planned "
-        "records are stored. Every figure below uses these alone."
-    )
     return section(
         "configuration",
         "Configuration",
-        billed if status.possibly_billed else None,
-        retried if status.retried else None,
-        warning(partial) if status.stored < status.planned else None,
-        warning(refused) if refused else None,
-        warning(f"Before the run: {remark}." for remark in status.remarks),
-        *(_facts(analysis), _parts(analysis), _data(analysis)),
+        *_status_texts(analysis.status, refused),
+        _facts(analysis),
+        _parts(analysis),
+        _data(analysis),
         *map(_settings, analysis.manifest.parts),
     )
+
+
+def _status_texts(status: RunStatus, refused: Sequence[str]) -> Iterator[Part]:
+    """Say what a reader must know of how far the run came, and what happened before it."""
+    if status.possibly_billed:
+        subject = f"{count_text(status.possibly_billed)} calls were"
+        if status.possibly_billed == 1:
+            subject = "1 call was"
+        yield (
+            f"{subject} under way when a command on this run was killed or "
+            "stopped; without an answer in the records, but possibly billed. What calls "
+            "used is a lower bound."
+        )
+    if status.retried:
+        yield (
+            f"{count_text(status.retried)} errors of earlier attempts were asked about "
+            "again; the figures use the last attempt, and the earlier ones are kept in "
+            "the records."
+        )
+    if status.stored < status.planned:
+        yield warning(
+            f"The run is {status.state.value}: {status.stored:,} of {status.planned:,} planned "
+            "records are stored. Every figure below uses these alone."
+        )
+    if refused:
+        yield warning(refused)
+    yield warning(f"Before the run: {remark}." for remark in status.remarks)
 
 
 def _facts(analysis: RunAnalysis) -> Facts:
@@ -211,8 +240,18 @@ def _facts(analysis: RunAnalysis) -> Facts:
     return Facts(title="The run", pairs=tuple(pair for pair in pairs.items() if pair[1].text))
 
 
+def _view_of(part: PartManifest) -> str:
+    """Return what of a prompt a part is shown; models and judges have no view."""
+    if part.kind == "defense":
+        return part.view or "not stated"
+    return part.view
+
+
 def _parts(analysis: RunAnalysis) -> Table:
-    thresholds = {e.name: f"{e.threshold:g}" for e in analysis.defenses if e.threshold is not None}
+    thresholds = {}
+    for defense in analysis.defenses:
+        if defense.threshold is not None:
+            thresholds[defense.name] = f"{defense.threshold:g}"
     return table_of(
         analysis.manifest.parts,
         {
@@ -220,7 +259,7 @@ def _parts(analysis: RunAnalysis) -> Table:
             "Kind": lambda each: each.kind,
             "Type": lambda each: each.type or "unknown",
             "Version": lambda each: each.version or "not stated",
-            "View": lambda each: each.view or ("not stated" if each.kind == "defense" else ""),
+            "View": _view_of,
             "Threshold": lambda each: thresholds.get(each.name, ""),
             "Fingerprint": lambda each: name(each.fingerprint[:_HASH]),
         },
@@ -236,16 +275,21 @@ def _parts(analysis: RunAnalysis) -> Table:
 
 def _settings(part: PartManifest) -> Listing | None:
     """Write all that is set of a part: its patterns or profile, where it runs, what it is told."""
-    text = "\n".join(
-        f"{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
-        for key, value in part.settings.items()
-        if value not in (None, "", [], {})
+    stated = []
+    for key, value in part.settings.items():
+        if value in (None, "", [], {}):
+            continue
+        text = value
+        if not isinstance(text, str):
+            text = json.dumps(value, ensure_ascii=False)
+        stated.append(f"{key}: {text}")
+    if not stated:
+        return None
+    return Listing(
+        id=f"part-{part.kind}-{slug(part.name)}",
+        title=f"{part.kind} {part.name}: its configuration",
+        lines=tuple("\n".join(stated).splitlines()),
     )
-    title = f"{part.kind} {part.name}: its configuration"
-    key = f"part-{part.kind}-{slug(part.name)}"
-    if text:
-        return Listing(id=key, title=title, lines=tuple(text.splitlines()))
-    return None
 
 
 def _data(analysis: RunAnalysis) -> Table:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.agents.replay import ReplayAnalysis, ReplayArm
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
-    from guardmark.reports.document.blocks import Document, FigureCell, Table
+    from guardmark.reports.document.blocks import Document, FigureCell, Part, Table
+    from guardmark.reports.document.cells import Value
 
 _UTILITY: Final = (
     "Utility and attack success are unknown: what the agent would have done after a block stands "
@@ -67,8 +68,12 @@ def write_replay_report(
 
 def write_replay_headlines(replay: ReplayAnalysis) -> tuple[Headline, ...]:
     """Write a sentence for each arm, the most useful first, bare ones last."""
-    return tuple(
-        Headline(
+    headlines = []
+    for index, arm in enumerate(_in_order(replay)):
+        notes: tuple[str, ...] = ()
+        if index == 0:  # what holds of all of them stands with the first
+            notes = (_UTILITY,)
+        headline = Headline(
             defense=arm.arm,
             title=f"{arm.arm} ({' -> '.join(arm.guards) or 'no guard'})",
             key=arm.arm,
@@ -77,11 +82,11 @@ def write_replay_headlines(replay: ReplayAnalysis) -> tuple[Headline, ...]:
             tone=Tone.MUTED,
             reason="",
             baseline=not arm.guards,
-            notes=(_UTILITY,) if index == 0 else (),
+            notes=notes,
             error=_cost(arm) / 2.0,
         )
-        for index, arm in enumerate(_in_order(replay))
-    )
+        headlines.append(headline)
+    return tuple(headlines)
 
 
 def _sentence(arm: ReplayArm) -> str:
@@ -95,8 +100,9 @@ def _sentence(arm: ReplayArm) -> str:
 
 def _cost(arm: ReplayArm) -> float:
     """Return orders that come through plus runs blocked by mistake, each weighing alike."""
-    stopped = arm.stopped.value
-    return (1.0 if stopped is None else 1.0 - stopped) + (arm.false_blocks.value or 0.0)
+    stopped = arm.stopped.value or 0.0
+    false_blocks = arm.false_blocks.value or 0.0
+    return 1.0 - stopped + false_blocks
 
 
 def _in_order(replay: ReplayAnalysis) -> list[ReplayArm]:
@@ -104,7 +110,9 @@ def _in_order(replay: ReplayAnalysis) -> list[ReplayArm]:
 
 
 def _best(replay: ReplayAnalysis) -> ReplayArm | None:
-    return min((arm for arm in replay.arms if arm.guards), key=_cost, default=None)
+    """Return the arm with guards that leaves and costs least, or None without any."""
+    guarded = [arm for arm in replay.arms if arm.guards]
+    return min(guarded, key=_cost, default=None)
 
 
 def _advice(replay: ReplayAnalysis, best: ReplayArm | None) -> Iterator[str]:
@@ -128,14 +136,12 @@ def _advice(replay: ReplayAnalysis, best: ReplayArm | None) -> Iterator[str]:
 
 
 def _arms_section(replay: ReplayAnalysis) -> Section:
-    return section(
-        "replay",
-        "Arms",
-        _arms_table(replay),
-        _UTILITY,
-        *(muted(f"{note.rstrip('.')}.") for note in _beside(replay)),
-        *(warning(f"{note.rstrip('.')}.") for note in replay.notes),
-    )
+    parts: list[Part] = [_arms_table(replay), _UTILITY]
+    for note in _beside(replay):
+        parts.append(muted(f"{note}."))
+    for note in replay.notes:
+        parts.append(warning(f"{note.rstrip('.')}."))
+    return section("replay", "Arms", *parts)
 
 
 def _beside(replay: ReplayAnalysis) -> Iterator[str]:
@@ -159,7 +165,16 @@ def _of_guards(arm: ReplayArm, rate: Estimate) -> FigureCell | str:
     return figure(rate)
 
 
+def _of_those_that_worked(arm: ReplayArm) -> tuple[Value, ...]:
+    if not arm.guards:
+        return "", ""
+    return with_counts(arm.stopped_done)
+
+
 def _arms_table(replay: ReplayAnalysis) -> Table:
+    holds = "The runs do not name their injections: intervals hold over tasks like these"
+    if replay.injections:
+        holds = "Intervals hold over tasks and injections like these"
     return table_of(
         _in_order(replay),
         {
@@ -172,7 +187,7 @@ def _arms_table(replay: ReplayAnalysis) -> Table:
                 _of_guards(arm, arm.stopped_here)
             ),
             "Of those that worked: The same of attacks whose injection was done in the stored "
-            "run|Runs": lambda arm: with_counts(arm.stopped_done) if arm.guards else "",
+            "run|Runs": _of_those_that_worked,
             "Blocked anywhere: Attacks in which anything was blocked": lambda arm: _of_guards(
                 arm, arm.blocked
             ),
@@ -187,26 +202,29 @@ def _arms_table(replay: ReplayAnalysis) -> Table:
         table_id="replay-arms",
         title="What guards would have stopped",
         texts=("Runs", "Guards take, p50 / p95"),
-        note=(
-            "Intervals hold over tasks and injections like these"
-            if replay.injections
-            else "The runs do not name their injections: intervals hold over tasks like these"
-        )
-        + "; runs in which a policy stood in for a guard are counted beside.",
+        note=f"{holds}; runs in which a policy stood in for a guard are counted beside.",
     )
 
 
 def _places_section(replay: ReplayAnalysis) -> Section:
-    rows = [(arm.arm, place) for arm in replay.arms for place in arm.places]
+    rows = []
+    for arm in replay.arms:
+        rows += [(arm.arm, place) for place in arm.places]
+    table = None
+    if rows:
+        table = places_table(rows, stops="Orders stopped here")
     return section(
         "replay-places",
         "Where orders were stopped, and what guards block by mistake",
-        places_table(rows, stops="Orders stopped here") if rows else None,
+        table,
         otherwise="No arm of this run has a guard.",
     )
 
 
 def _pairs_section(replay: ReplayAnalysis) -> Section:
+    title = "Arms against each other"
+    if not replay.pairs:
+        return section("replay-pairs", title, otherwise="There is one arm.")
     table = table_of(
         replay.pairs,
         {
@@ -219,12 +237,7 @@ def _pairs_section(replay: ReplayAnalysis) -> Section:
         title="Arms against each other, run by run",
         texts=("Second",),
     )
-    return section(
-        "replay-pairs",
-        "Arms against each other",
-        table if replay.pairs else None,
-        otherwise="There is one arm.",
-    )
+    return section("replay-pairs", title, table)
 
 
 def _cases_section(replay: ReplayAnalysis, best: ReplayArm | None) -> Section:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.merit import by_merit
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.scorecard import Scorecard
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
-    from guardmark.reports.document.blocks import Headline
+    from guardmark.reports.document.blocks import Headline, Part
     from guardmark.reports.document.cells import Value
 
 
@@ -96,15 +95,16 @@ def write(analysis: RunAnalysis) -> Section:
             "The data hold no benign samples (add some, else block-all looks perfect): "
             "every rate of that side is undefined, not zero."
         )
-    return section(
-        "summary",
-        "Summary",
-        None if is_tabled(analysis) else _overview(analysis.defenses),
-        None if samples.attacks and samples.benign else warning(one_sided),
-        *map(_card, by_merit(analysis.defenses)),
-        _prevalence(analysis.defenses),
-        _stability(analysis) if any(each.stability for each in analysis.defenses) else None,
-    )
+    parts: list[Part] = []
+    if not is_tabled(analysis):
+        parts.append(_overview(analysis.defenses))
+    if not samples.attacks or not samples.benign:
+        parts.append(warning(one_sided))
+    parts += map(_card, by_merit(analysis.defenses))
+    parts.append(_prevalence(analysis.defenses))
+    if any(defense.stability for defense in analysis.defenses):
+        parts.append(_stability(analysis))
+    return section("summary", "Summary", *parts)
 
 
 def is_tabled(analysis: RunAnalysis) -> bool:
@@ -116,9 +116,10 @@ def verdict_table(analysis: RunAnalysis, verdicts: Sequence[Headline]) -> Table 
     """Lay out verdict and rates of every defense by merit; None where cards say it all."""
     if not is_tabled(analysis):
         return None
-    answers = {
-        each.defense: TextCell(text=each.answer or "baseline", tone=each.tone) for each in verdicts
-    }
+    answers = {}
+    for verdict in verdicts:
+        answer = verdict.answer or "baseline"
+        answers[verdict.defense] = TextCell(text=answer, tone=verdict.tone)
     return _overview(analysis.defenses, answers)
 
 
@@ -149,31 +150,36 @@ def _overview(
         note="Rates count answered samples only. Baselines mark the floor and the ceiling.",
     )
     table = with_derived(table, "Balanced error")
-    failed = any(each.card.confusion.malformed + each.card.confusion.errors for each in ranked)
+    failed = 0
+    for defense in ranked:
+        failed += defense.card.confusion.malformed + defense.card.confusion.errors
     if not failed:
         table = without_columns(table, _OF_FAILURES)
     if answers is not None:
-        table = with_column(
-            table, 1, Column(title="Verdict"), [answers[each.name] for each in ranked]
-        )
-    return mute(table, (each.is_baseline for each in ranked))
+        verdicts = [answers[defense.name] for defense in ranked]
+        table = with_column(table, 1, Column(title="Verdict"), verdicts)
+    return mute(table, [defense.is_baseline for defense in ranked])
 
 
 def _card(defense: DefenseAnalysis) -> Table:
+    """Write every figure of a defense that there is."""
     card = defense.card
-    rates = {}
+    rows = []
     for label, rate_of in _CARD.items():
         rate = rate_of(card)
         if rate is not None:
-            rates[label] = rate
-    kinds = ", ".join(f"{kind} {count_text(n)}" for kind, n in card.confusion.error_kinds)
+            rows.append(_rate_cells(label, rate))
+    note = ""
+    if card.confusion.error_kinds:
+        kinds = [f"{kind} {count_text(count)}" for kind, count in card.confusion.error_kinds]
+        note = f"Errors by kind: {', '.join(kinds)}."
     return table_of(
-        itertools.starmap(_rate_cells, rates.items()),
-        {"Figure|Value|Counts|Groups|Effective n|Design effect": lambda each: each[0]},
+        rows,
+        {"Figure|Value|Counts|Groups|Effective n|Design effect": lambda row: row[0]},
         table_id=f"card-{slug(defense.name)}",
         title=f"{defense.name}: all figures",
-        greyed=lambda each: each[1],
-        note=f"Errors by kind: {kinds}." if kinds else "",
+        greyed=lambda row: row[1],
+        note=note,
         collapsed=True,
     )
 
@@ -186,7 +192,10 @@ def _rounded(count: float | None) -> str:
 
 def _rate_cells(label: str, rate: Estimate | Ratio) -> tuple[tuple[Value, ...], bool]:
     """Return the cells of a rate, and whether they are greyed."""
-    measured = with_counts(rate, Unit.NUMBER if label in _SIGNED else None)
+    unit = None
+    if label in _SIGNED:
+        unit = Unit.NUMBER
+    measured = with_counts(rate, unit)
     groups = _rounded(rate.groups)
     if isinstance(rate, Ratio):
         return (label, *measured, groups, "", ""), False
@@ -218,20 +227,20 @@ def _stability(analysis: RunAnalysis) -> Table:
 
 
 def _prevalence(defenses: Sequence[DefenseAnalysis]) -> Table:
-    share = defenses[0].card.ratios.prevalence if defenses else None
     mix = ""
-    if share is not None:
-        mix = f" ({percent_text(share)} attacks)"
-    worth = [
-        (defense, values, f"{100 * values.prevalence:g} %")
-        for defense in defenses
-        for values in defense.card.predictive
-    ]
+    if defenses and defenses[0].card.ratios.prevalence is not None:
+        mix = f" ({percent_text(defenses[0].card.ratios.prevalence)} attacks)"
+    rows = []
+    for defense in defenses:
+        for values in defense.card.predictive:
+            rows.append((defense, values))
     table = table_of(
-        worth,
+        rows,
         {
             "Defense": lambda row: name(row[0].name),
-            "Attacks in traffic: assumed share of attacks": lambda row: row[2],
+            "Attacks in traffic: assumed share of attacks": lambda row: (
+                f"{100 * row[1].prevalence:g} %"
+            ),
             "PPV: chance that a blocked input is an attack": lambda row: row[1].positive,
             "NPV: chance that an allowed input is benign": lambda row: row[1].negative,
         },
@@ -240,4 +249,4 @@ def _prevalence(defenses: Sequence[DefenseAnalysis]) -> Table:
         collapsed=True,
         title="What a decision is worth where attacks are rare",
     )
-    return mute(table, (each[0].is_baseline for each in worth))
+    return mute(table, [defense.is_baseline for defense, _ in rows])

@@ -53,40 +53,46 @@ _Scored = list[tuple[str, "ThresholdAnalysis"]]
 
 def write(analysis: RunAnalysis) -> Section:
     """Write the section on thresholds."""
-    scored = [
-        (each.name, each.thresholds) for each in analysis.candidates if each.thresholds is not None
-    ]
+    scored: _Scored = []
+    for defense in analysis.candidates:
+        if defense.thresholds is not None:
+            scored.append((defense.name, defense.thresholds))
     if not scored:
         nothing = "No defense gave scores on both attacks and benign samples."
         return section("thresholds", "Thresholds", otherwise=nothing)
+    histograms = [_histogram(defense, rated) for defense, rated in scored]
     return section(
         "thresholds",
         "Thresholds",
         _THRESHOLDS["method"],
         _limits(scored),
-        _operating(scored) if any(analysed.chosen for _, analysed in scored) else None,
-        [_area_words(*each) for each in scored],
+        _operating(scored),
+        [_area_words(defense, rated) for defense, rated in scored],
         _roc(scored),
         _precision_recall(scored),
-        *(_histogram(*each) for each in scored),
+        *histograms,
         *_score_blocks(analysis),
     )
 
 
 def _limits(scored: _Scored) -> Table:
+    rows = []
+    for defense, rated in scored:
+        for point in rated.limited:
+            rows.append((defense, point))
     measured = "on samples the threshold was not chosen on"
     return table_of(
-        [(defense, point) for defense, analysed in scored for point in analysed.limited],
+        rows,
         {
-            "Defense": lambda each: name(each[0]),
-            "FPR at most": lambda each: f"{100 * each[1].max_fpr:g} %",
-            f"Threshold|TPR: {measured}|Attacks|FPR: {measured}|Benign|Remark": lambda each: (
-                _limit_cells(each[1])
+            "Defense": lambda row: name(row[0]),
+            "FPR at most": lambda row: f"{100 * row[1].max_fpr:g} %",
+            f"Threshold|TPR: {measured}|Attacks|FPR: {measured}|Benign|Remark": lambda row: (
+                _limit_cells(row[1])
             ),
         },
         table_id="limits",
         texts=("Remark",),
-        greyed=lambda each: not each[1].is_resolvable,
+        greyed=lambda row: not row[1].is_resolvable,
         title="Attacks blocked within a limit on false alarms",
         note=(
             "Chosen at the limit, a threshold exceeds it on other samples in half of all "
@@ -103,16 +109,23 @@ def _limit_cells(point: LimitedPoint) -> tuple[Value, ...]:
     return number(point.threshold), *with_counts(hits), *with_counts(alarms), ""
 
 
-def _operating(scored: _Scored) -> Table:
+def _operating(scored: _Scored) -> Table | None:
+    """Lay the thresholds that cost least; None where no costs are stated."""
+    rows = []
+    for defense, rated in scored:
+        for point in rated.chosen:
+            rows.append((defense, point))
+    if not rows:
+        return None
     return table_of(
-        [(defense, point) for defense, rated in scored for point in rated.chosen],
+        rows,
         {
-            "Defense": lambda each: name(each[0]),
-            "Attacks in traffic": lambda each: f"{100 * each[1].stakes.prevalence:g} %",
-            "Threshold": lambda each: known(each[1].threshold, Unit.NUMBER, "block nothing"),
-            "TPR|Attacks": lambda each: with_counts(complement(each[1].rates.attack_success_rate)),
-            "FPR|Benign": lambda each: with_counts(each[1].rates.false_positive_rate),
-            "Cost an input": lambda each: number(each[1].cost),
+            "Defense": lambda row: name(row[0]),
+            "Attacks in traffic": lambda row: f"{100 * row[1].stakes.prevalence:g} %",
+            "Threshold": lambda row: known(row[1].threshold, Unit.NUMBER, "block nothing"),
+            "TPR|Attacks": lambda row: with_counts(complement(row[1].rates.attack_success_rate)),
+            "FPR|Benign": lambda row: with_counts(row[1].rates.false_positive_rate),
+            "Cost an input": lambda row: number(row[1].cost),
         },
         table_id="operating",
         title="Cheapest threshold at the stated costs",
@@ -139,15 +152,15 @@ def _with_reason(area: Ratio | AveragePrecision) -> str:
 
 
 def _roc(scored: _Scored) -> LineChart:
-    ends = (0.0, 0.0), (1.0, 1.0)
-    lines = []
+    start, end = (0.0, 0.0), (1.0, 1.0)
+    lines, sentences = [], []
     for defense, rated in scored:
-        points = ((p.false_positive_rate, p.true_positive_rate) for p in rated.points)
-        band = (p.true_positive_limits for p in rated.points)
-        line = Line(
-            label=defense, points=(ends[0], *points, ends[1]), band=(ends[0], *band, ends[1])
-        )
-        lines.append(line)
+        points, band = [start], [start]
+        for point in rated.points:
+            points.append((point.false_positive_rate, point.true_positive_rate))
+            band.append(point.true_positive_limits)
+        lines.append(Line(label=defense, points=(*points, end), band=(*band, end)))
+        sentences.append(_area_words(defense, rated))
     return LineChart(
         id="roc",
         title="Attacks blocked against false alarms (ROC)",
@@ -155,16 +168,18 @@ def _roc(scored: _Scored) -> LineChart:
         y_axis="True positive rate",
         lines=tuple(lines),
         diagonal=True,
-        summary=" ".join(_area_words(defense, rated) for defense, rated in scored),
+        summary=" ".join(sentences),
     )
 
 
 def _precision_recall(scored: _Scored) -> LineChart:
-    lines = []
+    lines, sentences = [], []
     for defense, rated in scored:
         points = tuple((point.true_positive_rate, point.precision) for point in rated.points)
         band = tuple(point.precision_limits for point in rated.points)
         lines.append(Line(label=defense, points=points, band=band))
+        precision = figure_text(rated.precision_area, Unit.NUMBER)
+        sentences.append(f"{defense}: average precision {precision}.")
     prevalence = scored[0][1].precision_area.prevalence
     return LineChart(
         id="precision-recall",
@@ -172,10 +187,7 @@ def _precision_recall(scored: _Scored) -> LineChart:
         x_axis="Recall",
         y_axis="Precision at this mix",
         lines=tuple(lines),
-        summary=" ".join(
-            f"{defense}: average precision {figure_text(rated.precision_area, Unit.NUMBER)}."
-            for defense, rated in scored
-        ),
+        summary=" ".join(sentences),
     )
 
 
@@ -198,43 +210,49 @@ def _score_blocks(analysis: RunAnalysis) -> tuple[Part, ...]:
     detailed = [(each.name, each.scores) for each in analysis.candidates if each.scores]
     if not detailed:
         return ()
+    costs = None
+    if any(scores.costs for _, scores in detailed):
+        costs = _costs(detailed)
     return (
-        _areas(analysis) if analysis.areas else None,
-        table_of(
-            detailed,
-            {
-                "Defense": lambda row: name(row[0]),
-                "Samples": lambda row: row[1].brier.trials,
-                "Brier: mean squared error of the score": lambda row: figure(
-                    row[1].brier, Unit.NUMBER
-                ),
-                "ECE, equal width": lambda row: figure(row[1].by_width, Unit.NUMBER),
-                "ECE, equal mass": lambda row: figure(row[1].by_mass, Unit.NUMBER),
-                "by chance: ECE if calibrated, equal width": lambda row: figure(
-                    row[1].by_width.reference, Unit.NUMBER
-                ),
-                "Partial AUC: raw, FPR 0 to 0.1": lambda row: figure(
-                    row[1].partial_area, Unit.NUMBER
-                ),
-                "McClish: the same, 0.5 for a coin": lambda row: figure(
-                    row[1].partial_area_standardised, Unit.NUMBER
-                ),
-            },
-            table_id="calibration",
-            title="Scores read as probabilities",
-            note=(
-                "All of it holds for this data's share of attacks. A calibration error is "
-                "biased upwards: even calibrated scores show about the figure under 'by "
-                "chance'."
-            ),
-        ),
+        _areas(analysis),
+        _calibration(detailed),
         _reliability(detailed),
         _bins(detailed),
-        _costs(detailed) if any(scores.costs for _, scores in detailed) else None,
+        costs,
     )
 
 
-def _areas(analysis: RunAnalysis) -> Table:
+def _calibration(detailed: _Detailed) -> Table:
+    return table_of(
+        detailed,
+        {
+            "Defense": lambda row: name(row[0]),
+            "Samples": lambda row: row[1].brier.trials,
+            "Brier: mean squared error of the score": lambda row: figure(row[1].brier, Unit.NUMBER),
+            "ECE, equal width": lambda row: figure(row[1].by_width, Unit.NUMBER),
+            "ECE, equal mass": lambda row: figure(row[1].by_mass, Unit.NUMBER),
+            "by chance: ECE if calibrated, equal width": lambda row: figure(
+                row[1].by_width.reference, Unit.NUMBER
+            ),
+            "Partial AUC: raw, FPR 0 to 0.1": lambda row: figure(row[1].partial_area, Unit.NUMBER),
+            "McClish: the same, 0.5 for a coin": lambda row: figure(
+                row[1].partial_area_standardised, Unit.NUMBER
+            ),
+        },
+        table_id="calibration",
+        title="Scores read as probabilities",
+        note=(
+            "All of it holds for this data's share of attacks. A calibration error is "
+            "biased upwards: even calibrated scores show about the figure under 'by "
+            "chance'."
+        ),
+    )
+
+
+def _areas(analysis: RunAnalysis) -> Table | None:
+    """Lay the areas under ROC curves against each other; None where there is no pair."""
+    if not analysis.areas:
+        return None
     family = "all areas"
     if analysis.comparison:
         family = family_words(analysis.comparison)
@@ -255,7 +273,7 @@ def _areas(analysis: RunAnalysis) -> Table:
 
 
 def _reliability(detailed: _Detailed) -> LineChart:
-    lines = []
+    lines, sentences = [], []
     for defense, rated in detailed:
         points, band = [], []
         for each in rated.by_mass.bins:
@@ -265,11 +283,10 @@ def _reliability(detailed: _Detailed) -> LineChart:
                 band.append((rate.low, rate.high))
         if points:
             lines.append(Line(label=defense, points=tuple(points), band=tuple(band)))
-    errors = (
-        f"{defense}: calibration error {figure_text(rated.by_mass, Unit.NUMBER)}, "
-        f"{value_text(rated.by_mass.reference, Unit.NUMBER)} by chance."
-        for defense, rated in detailed
-    )
+        sentences.append(
+            f"{defense}: calibration error {figure_text(rated.by_mass, Unit.NUMBER)}, "
+            f"{value_text(rated.by_mass.reference, Unit.NUMBER)} by chance."
+        )
     return LineChart(
         id="reliability",
         title="Calibration: predicted and observed risk",
@@ -278,30 +295,29 @@ def _reliability(detailed: _Detailed) -> LineChart:
         lines=tuple(lines),
         diagonal=True,
         diagonal_name="calibrated",
-        summary=" ".join(errors),
+        summary=" ".join(sentences),
     )
 
 
 def _bins(detailed: _Detailed) -> Table:
-    bins = [
-        (defense, error.binning.replace("_", " "), f"{each.low:.3f} to {each.high:.3f}", each)
-        for defense, rated in detailed
-        for error in (rated.by_width, rated.by_mass)
-        for each in error.bins
-    ]
+    rows = []
+    for defense, rated in detailed:
+        for error in (rated.by_width, rated.by_mass):
+            for each in error.bins:
+                rows.append((defense, error.binning.replace("_", " "), each))
     return table_of(
-        bins,
+        rows,
         {
             "Defense": lambda row: name(row[0]),
             "Bins": lambda row: row[1],
-            "Scores": lambda row: row[2],
-            "Samples": lambda row: row[3].attack_rate.trials,
-            "Mean score": lambda row: figure(row[3].mean_score, Unit.NUMBER),
-            "Attacks among them": lambda row: row[3].attack_rate,
+            "Scores": lambda row: f"{row[2].low:.3f} to {row[2].high:.3f}",
+            "Samples": lambda row: row[2].attack_rate.trials,
+            "Mean score": lambda row: figure(row[2].mean_score, Unit.NUMBER),
+            "Attacks among them": lambda row: row[2].attack_rate,
         },
         table_id="calibration-bins",
         note=f"Bins of fewer than {_FEW} samples are greyed.",
-        greyed=lambda each: each[3].attack_rate.trials < _FEW,
+        greyed=lambda row: row[2].attack_rate.trials < _FEW,
         collapsed=True,
         texts=(
             "Bins",

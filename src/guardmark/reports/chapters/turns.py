@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from guardmark.reports.document.blocks import Table
 
 
-class _Met(NamedTuple):
+class _OfDefense(NamedTuple):
     """A defense, and what became of the conversations."""
 
     defense: str
@@ -26,7 +26,10 @@ class _Met(NamedTuple):
 
 def write_turns(analysis: RunAnalysis) -> Section | None:
     """Write the section on whole conversations; None where none was asked about by turn."""
-    rows = [_Met(each.name, each.turns) for each in analysis.defenses if each.turns is not None]
+    rows = []
+    for defense in analysis.defenses:
+        if defense.turns is not None:
+            rows.append(_OfDefense(defense.name, defense.turns))
     if not rows:
         return None
     table = table_of(
@@ -71,17 +74,15 @@ class _Reading(NamedTuple):
     rates: TalkRates
 
 
-def _write_bounds(rows: Sequence[_Met]) -> Table | None:
+def _write_bounds(rows: Sequence[_OfDefense]) -> Table | None:
     """Write between what the rates lie where turns had no decision; None where each had one."""
-    readings = [
-        _Reading(row.defense, label, rates)
-        for row in rows
-        if _is_open(row.turns)
-        for label, rates in (
-            ("each of these turns let pass", row.turns.fail_open),
-            ("each of these turns blocked", row.turns.fail_closed),
-        )
-    ]
+    readings = []
+    for defense, turns in rows:
+        if _is_open(turns):
+            readings += [
+                _Reading(defense, "each of these turns let pass", turns.fail_open),
+                _Reading(defense, "each of these turns blocked", turns.fail_closed),
+            ]
     if not readings:
         return None
     return table_of(
@@ -121,23 +122,24 @@ class _Split(NamedTuple):
     pairs: SplitPairs
 
 
-def _write_joined(rows: Sequence[_Met]) -> Table | None:
+def _write_joined(rows: Sequence[_OfDefense]) -> Table | None:
     """Write the table of conversations against the same words in one message."""
-    joined = [(row.defense, row.turns.joined) for row in rows if row.turns.joined is not None]
-    if not joined:
+    pairs, single, unfinished = [], 0, 0
+    for defense, turns in rows:
+        joined = turns.joined
+        if joined is None:
+            continue
+        pairs.append(_Split(defense, "attacks", joined.attacks))
+        pairs.append(_Split(defense, "benign", joined.benign))
+        single = max(single, joined.single_turn)
+        unfinished = max(unfinished, joined.unfinished)
+    if not pairs:
         return None
-    pairs = [
-        _Split(defense, kind, found)
-        for defense, both in joined
-        for kind, found in (("attacks", both.attacks), ("benign", both.benign))
-    ]
-    single = max(both.single_turn for _, both in joined)
-    unfinished = max(both.unfinished for _, both in joined)
-    left_out = (
-        f" In no pair: {single:,} of one turn, {unfinished:,} of which something was not asked."
-        if single or unfinished
-        else ""
-    )
+    left_out = ""
+    if single or unfinished:
+        left_out = (
+            f" In no pair: {single:,} of one turn, {unfinished:,} of which something was not asked."
+        )
     return table_of(
         pairs,
         {

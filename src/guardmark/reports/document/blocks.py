@@ -431,10 +431,16 @@ Part = Block | str | list[str] | tuple[str, ...] | None
 
 def present(*parts: Part) -> tuple[Block, ...]:
     """Make blocks of texts, and leave out what is not there and lists without a line."""
-    blocks = (
-        _of_texts(each) if isinstance(each, str | list | tuple) else each for each in parts if each
-    )
-    return tuple(each for each in blocks if not isinstance(each, Bullets) or each.lines)
+    blocks: list[Block] = []
+    for part in parts:
+        if not part:
+            continue
+        block = part
+        if isinstance(block, str | list | tuple):
+            block = _of_texts(block)
+        if not isinstance(block, Bullets) or block.lines:
+            blocks.append(block)
+    return tuple(blocks)
 
 
 def _of_texts(texts: str | Iterable[str], tone: Tone = Tone.PLAIN) -> Paragraph | Bullets:
