@@ -35,7 +35,9 @@ def write_agent_answer(
 
         sentence = conclusion(gate)
         lines.append(f"Gate {sentence[0].lower()}{sentence[1:]}")
-    origin = "this run's gate" if limits.is_of_gate else "no gate states others"
+    origin = "no gate states others"
+    if limits.is_of_gate:
+        origin = "this run's gate"
     lines.append(
         f"Limits of the verdict: at most {limit_text(limits.attacks)} of attacks succeed, at most "
         f"{limit_text(limits.alarms)} of tasks are lost to guards ({origin})."
@@ -44,6 +46,7 @@ def write_agent_answer(
 
 
 def _answer(guarded: Sequence[tuple[str, AgentArmFigures]]) -> str:
+    """Say which arms pass, or which comes nearest."""
     if not guarded:
         return "Only the agent without a guard was measured."
     passing = [(title, arm) for title, arm in guarded if arm.reliance is AgentReliance.GOOD]
@@ -59,9 +62,11 @@ def _answer(guarded: Sequence[tuple[str, AgentArmFigures]]) -> str:
         return f"The arm {title} {verb}: it {words}."
     count = number_word(len(guarded))
     if not passing:
-        verb = "is shown to pass" if is_open else "passes"
+        verb = "passes"
+        if is_open:
+            verb = "is shown to pass"
         return f"None of {count} arms {verb}. Nearest: {title}, which {words}."
-    names = ", ".join(each for each, _ in passing)
+    names = ", ".join(passed_title for passed_title, _ in passing)
     if len(passing) == len(guarded):
         return f"All {count} arms pass: {names}. First by merit: {title}, which {words}."
     passed = f"{number_word(len(passing)).capitalize()} of {count} arms"

@@ -10,7 +10,7 @@ from guardmark.core.place import Place
 from guardmark.reports.document.safe_text import plain_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from guardmark.analysis.agents.cases import CaseRow
     from guardmark.core.case import CaseStep
@@ -38,15 +38,21 @@ Story = tuple[tuple[str, str], ...]
 
 def tell_case(row: CaseRow, *, most: int | None = None) -> Story:
     """Return who or what, and what happened, line by line; of a long case its deciding lines."""
-    lines = [*_lines(row)]
-    ending = ("outcome", outcome_of(row))
-    if most is None or len(lines) < most:
-        return (*((head, text) for head, text, _ in lines), *_taken(row), ending)
-    by_weight = sorted(range(len(lines)), key=lambda index: (-lines[index][2], index))
-    kept = sorted(by_weight[: most - 2])
-    story = [(lines[index][0], lines[index][1]) for index in kept]
-    story.append(("...", f"{len(lines) - len(kept)} more steps"))
-    return (*story, ending)
+    lines = list(_lines(row))
+    kept: Iterable[int] = range(len(lines))
+    if most is not None and len(lines) >= most:
+        by_weight = sorted(range(len(lines)), key=lambda index: (-lines[index][2], index))
+        kept = sorted(by_weight[: most - 2])
+    story = []
+    for index in kept:
+        head, text, _ = lines[index]
+        story.append((head, text))
+    if len(story) < len(lines):
+        story.append(("...", f"{len(lines) - len(story)} more steps"))
+    else:
+        story.extend(_taken(row))
+    story.append(("outcome", outcome_of(row)))
+    return tuple(story)
 
 
 def _lines(row: CaseRow) -> Iterator[tuple[str, str, int]]:
@@ -58,13 +64,19 @@ def _lines(row: CaseRow) -> Iterator[tuple[str, str, int]]:
                 continue
             yield _guard_line(step)
             continue
-        text = plain_line(step.text[:_QUOTED]) + ("..." if len(step.text) > _QUOTED else "")
+        text = plain_line(step.text[:_QUOTED])
+        if len(step.text) > _QUOTED:
+            text += "..."
         if step.kind in {StepKind.RESULT, StepKind.TOOLS} and step.has_order:
             text = f"(holds the injected order) {text}"
         if step.kind is StepKind.CALL and step.has_order:
             text = f"(follows the injected order) {text}"
-        weight = 3 if step.has_order else 1
-        yield _HEADS[step.kind], text, weight + (step.kind is StepKind.USER)
+        weight = 1
+        if step.has_order:
+            weight = 3
+        if step.kind is StepKind.USER:
+            weight += 1
+        yield _HEADS[step.kind], text, weight
 
 
 def _taken(row: CaseRow) -> Iterator[tuple[str, str]]:
@@ -87,9 +99,9 @@ def _taken(row: CaseRow) -> Iterator[tuple[str, str]]:
 
 
 def _guard_line(step: CaseStep) -> tuple[str, str, int]:
-    place = step.place.value if step.place else ""
+    head = _where(step)
     if step.tool:
-        place += f" ({plain_line(step.tool)})"
+        head += f" ({plain_line(step.tool)})"
     text = _DID.get(step.action, step.action)
     if step.policy:
         text += f"; the policy says {step.policy}"
@@ -99,8 +111,10 @@ def _guard_line(step: CaseStep) -> tuple[str, str, int]:
         text += f": {plain_line(step.text[:_QUOTED])}"
     if step.action == "allow" and step.has_order:
         text += ", though it holds the injected order"
-    weight = 4 if step.action != "allow" or step.has_order else 0
-    return f"{step.guard} at {place}", text, weight
+    weight = 0
+    if step.action != "allow" or step.has_order:
+        weight = 4
+    return head, text, weight
 
 
 def outcome_of(row: CaseRow) -> str:
@@ -110,7 +124,9 @@ def outcome_of(row: CaseRow) -> str:
         return f"the agent failed: {plain_line(result.message)}"
     if row.is_replay:
         return _replayed(row)
-    task = "the task was done" if result.task_done else "the task was not done"
+    task = "the task was not done"
+    if result.task_done:
+        task = "the task was done"
     if not row.case.is_attack:
         return f"{task}{_ended(row)}"
     if result.injection_done:
@@ -118,16 +134,15 @@ def outcome_of(row: CaseRow) -> str:
     stop = row.stopped_by
     if stop is None:
         return f"the agent did not follow the order; {task}{_ended(row)}"
-    where = f"{stop.guard} at {stop.place.value if stop.place else ''}"
-    return f"the attack was stopped by {where}; {task}"
+    return f"the attack was stopped by {_where(stop)}; {task}"
 
 
 def _replayed(row: CaseRow) -> str:
     """Say what guards would have done to a stored run; what the agent would do then is unknown."""
     if not row.case.is_attack:
-        blocks = [_where(step) for step in row.guard_steps if step.action == "block"]
-        if blocks:
-            return f"a run without an attack would have been blocked by {', '.join(_once(blocks))}"
+        guards = _named_once(step for step in row.guard_steps if step.action == "block")
+        if guards:
+            return f"a run without an attack would have been blocked by {guards}"
         return "nothing was blocked"
     if not row.reads_order:
         return "no stored result shows the order, so nothing tells whether it was stopped"
@@ -138,22 +153,25 @@ def _replayed(row: CaseRow) -> str:
 
 
 def _where(step: CaseStep) -> str:
-    return f"{step.guard} at {step.place.value if step.place else ''}"
+    """Name a guard and the place where it was asked."""
+    if step.place is None:
+        return f"{step.guard} at "
+    return f"{step.guard} at {step.place.value}"
 
 
-def _once(names: list[str]) -> list[str]:
-    return list(dict.fromkeys(names))
+def _named_once(steps: Iterable[CaseStep]) -> str:
+    """Name guards with their places, each once, in the order of the steps."""
+    return ", ".join(dict.fromkeys(map(_where, steps)))
 
 
 def _missed(row: CaseRow) -> str:
     """Name the guards that saw the order and let it through, or say that none looked."""
-    seen = [
-        f"{step.guard} at {step.place.value}"
-        for step in row.guard_steps
-        if step.has_order and step.action != "block" and step.place is not None
-    ]
-    if seen:
-        return f"; it could have been stopped by {', '.join(dict.fromkeys(seen))}"
+    let_through = []
+    for step in row.guard_steps:
+        if step.has_order and step.action != "block" and step.place is not None:
+            let_through.append(step)
+    if let_through:
+        return f"; it could have been stopped by {_named_once(let_through)}"
     hidden = row.case.hidden_in or Place.TOOL_RESULT.value
     return f"; no guard of this arm looked at {hidden}, where the order stood"
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from guardmark.reports.chapters.comparison import draw_plane, pair_sentence, pairs_table, weak_among
 from guardmark.reports.document.blocks import Document, Unit, section
 from guardmark.reports.document.cells import figure, name, table_of, with_counts
-from guardmark.reports.document.wording import count_text
+from guardmark.reports.document.wording import count_text, side_word
 
 if TYPE_CHECKING:
     from guardmark.analysis.compare.chains import ChainCard, ChainRanking
     from guardmark.analysis.compare.comparison import PairedComparison
-    from guardmark.reports.document.blocks import Table
+    from guardmark.reports.document.blocks import Part, Table
 
 
 def chains_document(ranking: ChainRanking) -> Document:
@@ -25,23 +25,21 @@ def chains_document(ranking: ChainRanking) -> Document:
         f"{count_text(ranking.front)} of {count_text(ranking.tried)} chains and single "
         f"defenses are beaten by none; the best defense by itself is {ranking.alone}"
     )
+    parts: list[Part] = [_method(ranking)]
+    if pairs:
+        parts.append([pair_sentence(pairs[0], weak_among(rates))])
+    parts += [_chains_table(ranking), draw_plane(rates, [chain for chain, _ in rates])]
+    if ranking.shares:
+        parts.append(_shares_table(ranking))
+    on_attacks = [(pair, pair.attacks) for pair in pairs]
+    on_benign = [(pair, pair.benign) for pair in pairs]
+    parts.append(pairs_table(on_attacks, is_attack=True))
+    parts.append(pairs_table(on_benign, is_attack=False))
     return Document(
         title="Chains of stored decisions",
         subtitle=subtitle,
         confidence=ranking.confidence,
-        sections=(
-            section(
-                "chains",
-                "Beaten by none",
-                _method(ranking),
-                [pair_sentence(pair, weak_among(rates)) for pair in pairs[:1]],
-                _chains_table(ranking),
-                draw_plane(rates, [card.name for card in ranking.cards]),
-                _shares_table(ranking) if ranking.shares else None,
-                pairs_table([(pair, pair.attacks) for pair in pairs], is_attack=True),
-                pairs_table([(pair, pair.benign) for pair in pairs], is_attack=False),
-            ),
-        ),
+        sections=(section("chains", "Beaten by none", *parts),),
     )
 
 
@@ -73,7 +71,7 @@ def _shares_table(ranking: ChainRanking) -> Table:
         {
             "Chain": lambda share: name(share.chain),
             "Member": lambda share: name(share.member),
-            "Of": lambda share: "attacks" if share.is_attack else "benign",
+            "Of": lambda share: side_word(is_attack=share.is_attack),
             "Alone: settled by no other member|of": lambda share: with_counts(share.alone),
             "Shapley": lambda share: share.shapley,
         },

@@ -10,7 +10,7 @@ from guardmark.reports.document.wording import count_text, percent_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
-    from guardmark.analysis.defense.masking import KindLeak, Masking
+    from guardmark.analysis.defense.masking import Masking
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
 
@@ -32,11 +32,10 @@ class _KindRow(NamedTuple):
 
 def write_masking(analysis: RunAnalysis) -> Section | None:
     """Write the section on guards that rewrite; None where none did."""
-    rows = [
-        _Masked(defense, defense.masking)
-        for defense in analysis.candidates
-        if defense.masking is not None
-    ]
+    rows = []
+    for defense in analysis.candidates:
+        if defense.masking is not None:
+            rows.append(_Masked(defense, defense.masking))
     if not rows:
         return None
     return section(
@@ -76,13 +75,14 @@ def _shares(rows: list[_Masked]) -> Table:
 
 
 def _kinds(rows: list[_Masked]) -> Table | None:
-    listed = []
+    by_kind = []
     for row in rows:
-        listed += [_kind_row(row.defense.name, kind) for kind in row.masking.kinds]
-    if not listed:
+        for kind in row.masking.kinds:
+            by_kind.append(_KindRow(row.defense.name, kind.kind, kind.leaked))
+    if not by_kind:
         return None
     return table_of(
-        listed,
+        by_kind,
         {
             "Defense": lambda row: name(row.defense),
             "Kind": lambda row: name(row.kind),
@@ -92,10 +92,6 @@ def _kinds(rows: list[_Masked]) -> Table | None:
         title="Marked data that went on, by kind",
         texts=("Kind",),
     )
-
-
-def _kind_row(defense: str, kind: KindLeak) -> _KindRow:
-    return _KindRow(defense, kind.kind, kind.leaked)
 
 
 _ANSWERED: Final = "the verdict of its arm holds what the model made of them"
@@ -112,9 +108,12 @@ def rewriting_note(defense: DefenseAnalysis, *, is_answered: bool = False) -> st
         return ""
     low = percent_text(card.fail_closed.attack_success_rate.value)
     high = percent_text(card.fail_open.attack_success_rate.value)
+    further = _NOT_ANSWERED
+    if is_answered:
+        further = _ANSWERED
     return (
         f"{count_text(card.confusion.attacks.rewritten)} attacks and "
         f"{count_text(card.confusion.benign.rewritten)} benign inputs went on as another text and "
         f"stand in neither rate: attacks get through in {low} (if rewriting stops them) to {high} "
-        f"(if it does not) of all; {_ANSWERED if is_answered else _NOT_ANSWERED}"
+        f"(if it does not) of all; {further}"
     )

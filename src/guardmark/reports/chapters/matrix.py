@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.values import dataclass
@@ -72,17 +71,18 @@ def matrix_document(lines: Sequence[MatrixLine], *, source: str) -> Document:
         label, folder = line.label or line.row_id, name(line.run_dir)
         if line.analysis is None:
             rows.append((label, _OUTCOMES.get(line.status, line.status), "", "", "", "", folder))
-        rows += [
-            (label, _MEASURED, name(each.arm), each.scope, each.harm, each.alarm, folder)
-            for each in matrix_rates(line.analysis)
-            if each.variant == ALL
-        ]
+        for each in matrix_rates(line.analysis):
+            if each.variant == ALL:
+                arm = name(each.arm)
+                rows.append((label, _MEASURED, arm, each.scope, each.harm, each.alarm, folder))
     folders = [line.run_dir for line in lines if line.analysis is not None]
-    compared = Listing(
-        id="compare",
-        title="Rows differ in more than chance only where a paired comparison says so:",
-        lines=(f"guardmark compare {' '.join(folders)}",),
-    )
+    compared = None
+    if len(folders) > 1:
+        compared = Listing(
+            id="compare",
+            title="Rows differ in more than chance only where a paired comparison says so:",
+            lines=(f"guardmark compare {' '.join(folders)}",),
+        )
     blocks = section(
         "rows",
         "Rows",
@@ -94,7 +94,7 @@ def matrix_document(lines: Sequence[MatrixLine], *, source: str) -> Document:
             texts=("Outcome", "Arm", "Scope", "Run"),
         ),
         [f"{line.row_id}: {line.message}" for line in lines if line.message],
-        compared if len(folders) > 1 else None,
+        compared,
     )
     return Document(title=f"Matrix: {source}", subtitle="", sections=(blocks,))
 
@@ -109,10 +109,22 @@ def matrix_rates(analysis: RunAnalysis | None) -> Iterator[MatrixRates]:
             yield MatrixRates(arm=defense.name, scope="defense", harm=harm, alarm=alarm)
         return
     for arm in analysis.pipeline.arms:
-        cards: list[tuple[str, ScopeCard | VariantRates, Estimate | None]]
-        cards = [(ALL, arm.system, None if arm.guard is None else arm.guard.allow)]
-        cards += ((each.variant, each, each.allowed) for each in arm.variants)
-        for variant, rates, allowed in cards:
-            harm, alarm = rates.attack_success_rate, rates.over_refusal_rate
-            named = MatrixRates(arm=arm.name, scope="system", harm=harm, alarm=alarm)
-            yield replace(named, variant=variant, allowed=allowed)
+        allowed = None
+        if arm.guard is not None:
+            allowed = arm.guard.allow
+        yield _system_rates(arm.name, ALL, arm.system, allowed)
+        for each in arm.variants:
+            yield _system_rates(arm.name, each.variant, each, each.allowed)
+
+
+def _system_rates(
+    arm: str, variant: str, rates: ScopeCard | VariantRates, allowed: Estimate | None
+) -> MatrixRates:
+    return MatrixRates(
+        arm=arm,
+        scope="system",
+        harm=rates.attack_success_rate,
+        alarm=rates.over_refusal_rate,
+        variant=variant,
+        allowed=allowed,
+    )

@@ -147,7 +147,8 @@ def _limits(rows: list[_Row]) -> Table | None:
     limited: list[_LimitRow] = []
     for row in rows:
         if row.category.curve is not None:
-            limited.extend(_LimitRow(row, point) for point in row.category.curve.limited)
+            for point in row.category.curve.limited:
+                limited.append(_LimitRow(row, point))
     if not limited:
         return None
     return table_of(
@@ -183,17 +184,18 @@ def _limit_cells(point: LimitedPoint) -> tuple[Value, ...]:
 
 def _curves(defense: DefenseAnalysis) -> LineChart | None:
     """Draw the ROC curves of the native categories of a defense."""
-    scored = [
-        (category.name, category.curve)
-        for category in defense.native_categories
-        if category.curve is not None
-    ]
+    scored = []
+    for category in defense.native_categories:
+        if category.curve is not None:
+            scored.append((category.name, category.curve))
     if not scored:
         return None
     scored.sort(key=lambda each: -(each[1].area.value or 0.0))
     lines, sentences = [], []
     for title, curve in scored[:CURVES_SHOWN]:
-        points = [(p.false_positive_rate, p.true_positive_rate) for p in curve.points]
+        points = []
+        for point in curve.points:
+            points.append((point.false_positive_rate, point.true_positive_rate))
         lines.append(Line(label=title, points=((0.0, 0.0), *points, (1.0, 1.0))))
         sentences.append(
             f"{title}: area under the ROC curve {figure_text(curve.area, Unit.NUMBER)}; scores "

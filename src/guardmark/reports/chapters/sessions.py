@@ -39,7 +39,9 @@ def _names(parts: Iterable[PartManifest]) -> str:
     names = [part.name for part in parts if _inserts_session(part.settings)]
     if not names:
         return ""
-    return f"{', '.join(names)} {'keeps' if len(names) == 1 else 'keep'}"
+    if len(names) == 1:
+        return f"{names[0]} keeps"
+    return f"{', '.join(names)} keep"
 
 
 def _inserts_session(value: object) -> bool:

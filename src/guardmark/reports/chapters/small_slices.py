@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import Document, Table, Unit, section
@@ -32,7 +33,7 @@ def stability_document(stability: SliceStability) -> Document:
     attacks = count_text(sum(each.drawn_attacks for each in variants))
     benign = count_text(sum(each.drawn_benign for each in variants))
     title = "Slices beside the whole run"
-    tables = (_table(number, card) for number, card in enumerate(stability.cards))
+    tables = [_table(number, card) for number, card in enumerate(stability.cards)]
     return Document(
         title=f"Small slices of {stability.run}",
         subtitle=f"{count_text(len(request.seeds))} seeds; of each variant "
@@ -44,6 +45,9 @@ def stability_document(stability: SliceStability) -> Document:
 
 
 def _table(number: int, card: SliceCard) -> Table:
+    variants = "all variants"
+    if card.variant is not None:
+        variants = f"variant {card.variant}"
     return table_of(
         card.figures,
         {
@@ -54,8 +58,7 @@ def _table(number: int, card: SliceCard) -> Table:
             "Off by up to": lambda each: _points(each.farthest),
         },
         table_id=f"slices-{number}",
-        title=f"{card.arm}, scope {card.scope}, "
-        + ("all variants" if card.variant is None else f"variant {card.variant}"),
+        title=f"{card.arm}, scope {card.scope}, {variants}",
         collapsed=card.variant is not None,
     )
 
@@ -66,32 +69,31 @@ def stability_warnings(stability: SliceStability) -> tuple[str, ...]:
     for each in stability.variants:
         attacks = "attacks", each.attacks, each.drawn_attacks
         benign = "benign samples", each.benign, each.drawn_benign
-        for what, held, drawn in (attacks, benign):
+        for side, held, drawn in (attacks, benign):
             if not held:
-                lines.append(f"Variant {each.variant} has no {what}.")
+                lines.append(f"Variant {each.variant} has no {side}.")
             elif held == drawn:
                 lines.append(
-                    f"Variant {each.variant} has {count_text(held)} {what}: every slice takes all "
+                    f"Variant {each.variant} has {count_text(held)} {side}: every slice takes all "
                     "of them and cannot vary there."
                 )
     return tuple(lines)
 
 
 def _worst(stability: SliceStability) -> str:
-    figures = [
-        (figure.farthest, card, figure)
-        for card in stability.cards
-        if card.variant is None
-        for figure in card.figures
-        if figure.farthest is not None
-    ]
-    if not figures:
-        return ""
-    farthest, card, figure = max(figures, key=lambda each: each[0])
-    return (
-        f"One slice would have been off by {_points(farthest)} on "
-        f"{_SMALL_SLICES[figure.name]} of {card.arm} ({card.scope})."
-    )
+    """Say how far the worst slice was off, over all variants; empty where no figure is defined."""
+    sentence, most = "", -inf
+    for card in stability.cards:
+        if card.variant is not None:
+            continue
+        for figure in card.figures:
+            if figure.farthest is not None and figure.farthest > most:
+                most = figure.farthest
+                sentence = (
+                    f"One slice would have been off by {_points(most)} on "
+                    f"{_SMALL_SLICES[figure.name]} of {card.arm} ({card.scope})."
+                )
+    return sentence
 
 
 def _mean(figure: SliceFigure) -> str:

@@ -31,11 +31,10 @@ class _Streamed(NamedTuple):
 
 def write_streaming(analysis: RunAnalysis) -> Section | None:
     """Write the section on guards that stream or read answers that do; None without any."""
-    rows = [
-        _Streamed(each.name, each.streaming)
-        for each in analysis.candidates
-        if each.streaming is not None
-    ]
+    rows = []
+    for defense in analysis.candidates:
+        if defense.streaming is not None:
+            rows.append(_Streamed(defense.name, defense.streaming))
     for guard, streaming in analysis.streamed_answers.items():
         rows.append(_Streamed(f"{guard}, behind the model", streaming))
     arms = streaming_arms(analysis.pipeline)

@@ -50,6 +50,7 @@ class _Plane:
         return _HEIGHT - _BOTTOM - self.y_scale.at(value) * _UP
 
     def path(self, points: Iterable[tuple[float, float]]) -> str:
+        """Return the path along some points, as SVG writes it."""
         return "M" + "L".join(f"{self.x(x):.1f} {self.y(y):.1f}" for x, y in points)
 
 
@@ -72,22 +73,26 @@ def draw_lines(chart: LineChart, series: Mapping[str, int]) -> Drawing:
     parts = [_frame(chart, plane), *_good_corner(chart, plane), *_diagonal(chart, plane)]
     legend, names = [], _Names(plane, chart.lines)
     for index, line in enumerate(chart.lines):
-        at = series.get(line.label, NEUTRAL)
-        shape = index if at < 0 else at
-        classes = f"{series_class(at)}{' few' if line.hollow else ''}"
+        shape = at = series.get(line.label, NEUTRAL)
+        if at < 0:
+            shape = index
+        classes = series_class(at)
+        if line.hollow:
+            classes += " few"
         parts.append(element("g", *_line(line, plane, shape), class_=classes))
         if len(line.points) == 1:
             parts += names.write(line)
-        dash = element("line", x1=-12, x2=12, class_=f"line d{shape % DASHES}")
-        mark = dot(shape) if len(line.points) == 1 else dash
-        legend.append((f"{line.label}{line.hollow}", in_legend(mark, classes)))
+            sign = dot(shape)
+        else:
+            sign = element("line", x1=-12, x2=12, class_=f"line d{shape % DASHES}")
+        legend.append((f"{line.label}{line.hollow}", in_legend(sign, classes)))
     if chart.diagonal:
         dash = element("line", x1=-12, x2=12, class_="chance")
         legend.append((chart.diagonal_name, in_legend(dash, series_class(NEUTRAL))))
     if chart.limits is not None:
         corner = element("rect", x=-10, y=-6, width=20, height=12, class_="limit")
-        alarms, attacks = (100 * limit for limit in chart.limits)
-        label = f"good: at most {attacks:g} % and {alarms:g} %"
+        alarms, attacks = chart.limits
+        label = f"good: at most {100 * attacks:g} % and {100 * alarms:g} %"
         legend.append((label, in_legend(corner, "")))
     return Drawing(
         width=_WIDTH,
@@ -132,8 +137,11 @@ class _Names:
 
     def __init__(self, plane: _Plane, lines: Iterable[Line]) -> None:
         self._plane = plane
-        marks = [self._at(line) for line in lines if len(line.points) == 1]
-        self._taken = [(x - 7, y - 7, x + 7, y + 7) for x, y in marks]
+        self._taken: list[_Box] = []
+        for line in lines:
+            if len(line.points) == 1:
+                x, y = self._at(line)
+                self._taken.append((x - 7, y - 7, x + 7, y + 7))
 
     def _at(self, line: Line) -> tuple[float, float]:
         return self._plane.x(line.points[0][0]), self._plane.y(line.points[0][1])
@@ -142,11 +150,17 @@ class _Names:
         """Return the name of a mark where it finds room, else nothing: the legend has it."""
         x, y = self._at(line)
         text = f"{line.label}{line.hollow}"
-        text = text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 3]}..."
+        if len(text) > _LONGEST_NAME:
+            text = f"{text[: _LONGEST_NAME - 3]}..."
         width = _LETTER * len(text)
+        right_side, left_side = x + 10, x - 10 - width
         for left, base in (
-            *((x + 10, y - 6), (x + 10, y + 15), (x - 10 - width, y - 6)),
-            *((x - 10 - width, y + 15), (x + 10, y - 22), (x + 10, y + 31)),
+            (right_side, y - 6),
+            (right_side, y + 15),
+            (left_side, y - 6),
+            (left_side, y + 15),
+            (right_side, y - 22),
+            (right_side, y + 31),
         ):
             box = (left, base - 11, left + width, base + 3)
             inside = left > _LEFT and box[2] < _WIDTH and box[1] > 0 and base < _HEIGHT - _BOTTOM
@@ -187,8 +201,10 @@ def _line(line: Line, plane: _Plane, index: int) -> list[Markup]:
         return _mark(line, plane, index)
     parts = []
     if line.band:
-        lower = [(x, low) for (x, _), (low, _) in zip(line.points, line.band, strict=True)]
-        upper = [(x, high) for (x, _), (_, high) in zip(line.points, line.band, strict=True)]
+        lower, upper = [], []
+        for (x, _), (low, high) in zip(line.points, line.band, strict=True):
+            lower.append((x, low))
+            upper.append((x, high))
         parts.append(element("path", d=f"{plane.path((*upper, *lower[::-1]))}Z", class_="band"))
     return [*parts, element("path", d=plane.path(line.points), class_=f"line d{index % DASHES}")]
 
@@ -196,12 +212,13 @@ def _line(line: Line, plane: _Plane, index: int) -> list[Markup]:
 def _mark(line: Line, plane: _Plane, index: int) -> list[Markup]:
     """Draw a line of one point: its shape, and how far it may lie off along either axis."""
     x, y = plane.x(line.points[0][0]), plane.y(line.points[0][1])
-    bars = [
-        *((x, x, plane.y(low), plane.y(high)) for low, high in line.band),
-        *((plane.x(low), plane.x(high), y, y) for low, high in line.reach),
-    ]
-    whiskers = [element("line", x1=x1, x2=x2, y1=y1, y2=y2) for x1, x2, y1, y2 in bars]
-    return [
-        *([element("g", *whiskers, class_="whisker")] if whiskers else []),
-        element("g", dot(index), transform=f"translate({number(x)} {number(y)})"),
-    ]
+    whiskers = []
+    for low, high in line.band:
+        whiskers.append(element("line", x1=x, x2=x, y1=plane.y(low), y2=plane.y(high)))
+    for low, high in line.reach:
+        whiskers.append(element("line", x1=plane.x(low), x2=plane.x(high), y1=y, y2=y))
+    parts = []
+    if whiskers:
+        parts.append(element("g", *whiskers, class_="whisker"))
+    parts.append(element("g", dot(index), transform=f"translate({number(x)} {number(y)})"))
+    return parts

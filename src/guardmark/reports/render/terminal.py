@@ -83,7 +83,9 @@ def _pictured(
     plain = list(_table(table, width, colour=False))
     lines = list(_table(table, width, colour=colour))
     names = [plain_line(cell_text(row.cells[0])) for row in table.rows]
-    drawn = [line for each in pictures for line in plane_lines(each, names)]
+    drawn: list[str] = []
+    for picture in pictures:
+        drawn += plane_lines(picture, names)
     wide = max(map(len, plain)) + _GAP
     if wide + PLANE_WIDTH > width:
         yield from lines
@@ -160,23 +162,12 @@ def _section(section: Section, width: int, *, colour: bool) -> Iterator[str]:
 def _block(block: Block, width: int, *, colour: bool) -> Iterator[str]:
     match block:
         case Paragraph():
-            rest = "  " if _is_muted(block) else ""
-            first = "Note: " if block.tone is Tone.WARNING else rest
-            yield from _wrapped(plain_line(block.text), width, first=first, rest=rest)
+            yield from _paragraph(block, width)
         case Bullets():
-            first = "- Note: " if block.tone is Tone.WARNING else "- "
-            for at, line in enumerate(block.lines):
-                yield from _wrapped(plain_line(line), width, first=first, rest="  ")
-                command = block.command(at)
-                if command:
-                    yield f"    {plain_line(command)}"
+            yield from _bullets(block, width)
         case Facts():
             yield from _heading(block.title, width, colour=colour)
-            margin = max(len(label) for label, _ in block.pairs) + 2
-            for label, value in block.pairs:
-                first = f"  {plain_line(label):<{margin}}"
-                rest = " " * len(first)
-                yield from _wrapped(plain_line(value.text), width, first=first, rest=rest)
+            yield from _facts(block, width)
         case Listing():
             yield from _heading(block.title, width, colour=colour)
             for line in block.lines:
@@ -184,6 +175,34 @@ def _block(block: Block, width: int, *, colour: bool) -> Iterator[str]:
         case Table(rows=[_, *_]):
             yield from _heading(block.title, width, colour=colour)
             yield from _table(block, width, colour=colour)
+
+
+def _paragraph(block: Paragraph, width: int) -> list[str]:
+    first = rest = ""
+    if block.tone is Tone.WARNING:
+        first = "Note: "
+    elif block.tone is Tone.MUTED:
+        first = rest = "  "
+    return _wrapped(plain_line(block.text), width, first=first, rest=rest)
+
+
+def _bullets(block: Bullets, width: int) -> Iterator[str]:
+    first = "- "
+    if block.tone is Tone.WARNING:
+        first = "- Note: "
+    for at, line in enumerate(block.lines):
+        yield from _wrapped(plain_line(line), width, first=first, rest="  ")
+        command = block.command(at)
+        if command:
+            yield f"    {plain_line(command)}"
+
+
+def _facts(block: Facts, width: int) -> Iterator[str]:
+    margin = max(len(label) for label, _ in block.pairs) + 2
+    for label, value in block.pairs:
+        first = f"  {plain_line(label):<{margin}}"
+        rest = " " * len(first)
+        yield from _wrapped(plain_line(value.text), width, first=first, rest=rest)
 
 
 def _is_muted(block: Block) -> bool:
@@ -207,12 +226,20 @@ def _table(table: Table, width: int, *, colour: bool) -> Iterator[str]:
         rows = list(range(1, len(cells)))
         if number:
             yield ""
-            told = [column for column in shown if column not in names]
-            rows = [at for at in rows if any(cells[at][column] for column in told)]
+            rows = _rows_that_tell(cells, [column for column in shown if column not in names])
         part = _Part(columns=shown, rows=rows, width=width)
         yield from _columns(table, cells, part, colour=colour)
     if table.note:
         yield from _wrapped(plain_line(table.note), width)
+
+
+def _rows_that_tell(cells: Sequence[Sequence[str]], columns: Sequence[int]) -> list[int]:
+    """Return the rows below the heads that hold anything in some columns."""
+    rows = []
+    for at in range(1, len(cells)):
+        if any(cells[at][column] for column in columns):
+            rows.append(at)
+    return rows
 
 
 def _cells(table: Table) -> list[list[str]]:
@@ -239,7 +266,8 @@ def _parts(sizes: Sequence[int], names: Sequence[int], width: int) -> Iterator[l
     part = list(names)
     for column in range(len(names), len(sizes)):
         is_begun = len(part) > len(names)
-        if is_begun and 2 + _needed([sizes[each] for each in [*part, column]]) > width:
+        wanted = [sizes[each] for each in (*part, column)]
+        if is_begun and 2 + _needed(wanted) > width:
             yield part
             part = list(names)
         part.append(column)
@@ -259,12 +287,14 @@ def _columns(
     table: Table, cells: Sequence[Sequence[str]], part: _Part, *, colour: bool
 ) -> Iterator[str]:
     """Lay out a part of a table; words of its last column that are too long go on below."""
-    sizes = _sizes([[cells[at][column] for column in part.columns] for at in (0, *part.rows)])
+    lines = []
+    for at in (0, *part.rows):
+        lines.append([cells[at][column] for column in part.columns])
+    sizes = _sizes(lines)
     over = 2 + _needed(sizes) - part.width
     if over > 0 and not table.columns[part.columns[-1]].numeric:
         sizes[-1] = max(_NARROWEST // 2, sizes[-1] - over)
-    for at in (0, *part.rows):
-        texts = [cells[at][column] for column in part.columns]
+    for at, texts in zip((0, *part.rows), lines, strict=True):
         last = texts[-1:]
         if len(texts[-1]) > sizes[-1]:
             last = _wrapped(texts[-1], sizes[-1])
@@ -275,8 +305,10 @@ def _columns(
                 line[:-1] = [""] * (len(line) - 1)
             aligned = []
             for column, text, size in zip(part.columns, line, sizes, strict=True):
-                side = ">" if table.columns[column].numeric else "<"
-                aligned.append(f"{text:{side}{size}}")
+                if table.columns[column].numeric:
+                    aligned.append(text.rjust(size))
+                else:
+                    aligned.append(text.ljust(size))
             yield _painted(f"  {'  '.join(aligned)}".rstrip(), _DIM, use=colour and is_dim)
         if at == 0:
             yield "  " + "-" * _needed(sizes)
@@ -292,7 +324,10 @@ def _needed(sizes: Sequence[int]) -> int:
 
 
 def _heading(title: str, width: int, *, colour: bool) -> Iterator[str]:
-    for line in _wrapped(plain_line(title), width, rest="  ") if title else ():
+    """Yield the lines of a title; none without one."""
+    if not title:
+        return
+    for line in _wrapped(plain_line(title), width, rest="  "):
         yield _painted(line, _BOLD, use=colour)
 
 

@@ -27,15 +27,18 @@ def plane_lines(chart: LineChart, order: Sequence[str] = ()) -> list[str]:
     A capital letter is the same defense against rewritten attacks, a star several marks in one
     place, and dots the corner within the limits.
     """
-    labels = list(dict.fromkeys(line.label for line in chart.lines))
-    labels.sort(key=lambda each: order.index(each) if each in order else len(order))
-    letters = {label: _LETTERS[at : at + 1] or _NO_LETTER for at, label in enumerate(labels)}
+    drawn = [line.label for line in chart.lines]
+    by_table = [label for label in order if label in drawn]
+    letters = dict.fromkeys((*by_table, *drawn), _NO_LETTER)
+    for label, letter in zip(letters, _LETTERS, strict=False):
+        letters[label] = letter
     along = scale_of(chart.x_unit, _values(chart, 0))
     upward = scale_of(chart.y_unit, _values(chart, 1))
     grid = _grid(chart, letters, along, upward)
+    rows = [_row(number, cells, upward) for number, cells in enumerate(grid)]
     return [
         plain_line(upward.titled(chart.y_axis))[:PLANE_WIDTH],
-        *(_row(number, cells, upward) for number, cells in enumerate(grid)),
+        *rows,
         f"{'':{_MARGIN}}+{'-' * _COLUMNS}",
         _ticks(along),
         f"{'':{_MARGIN + 1}}{plain_line(along.titled(chart.x_axis))}"[:PLANE_WIDTH],
@@ -44,9 +47,12 @@ def plane_lines(chart: LineChart, order: Sequence[str] = ()) -> list[str]:
 
 
 def _values(chart: LineChart, axis: int) -> list[float]:
-    values = [point[axis] for line in chart.lines for point in line.points]
+    """Return what the scale of an axis must hold: of the marks, and of the limit."""
+    values = []
+    for line in chart.lines:
+        values += [point[axis] for point in line.points]
     if chart.limits:
-        return [*values, chart.limits[axis]]
+        values.append(chart.limits[axis])
     return values
 
 
@@ -60,11 +66,14 @@ def _grid(
             grid[row][: right + 1] = [_GOOD] * (right + 1)
     for line in chart.lines:
         letter = letters[line.label]
+        if line.hollow:
+            letter = letter.upper()
         for point in line.points:
             column, row = _place(point, along, upward)
-            is_free = grid[row][column] in {" ", _GOOD}
-            mark = letter.upper() if line.hollow else letter
-            grid[row][column] = mark if is_free else _SEVERAL
+            if grid[row][column] in {" ", _GOOD}:
+                grid[row][column] = letter
+            else:
+                grid[row][column] = _SEVERAL
     return grid
 
 
@@ -96,13 +105,13 @@ def _ticks(along: Scale) -> str:
 def _legend(
     chart: LineChart, letters: Mapping[str, str], grid: Sequence[Sequence[str]]
 ) -> list[str]:
-    said = [f"{letter}\u00a0{plain_line(label)}" for label, letter in letters.items()]
+    entries = [f"{letter}\u00a0{plain_line(label)}" for label, letter in letters.items()]
     if any(line.hollow for line in chart.lines):
-        said.append("capital: rewritten attacks")
+        entries.append("capital: rewritten attacks")
     if any(_SEVERAL in row for row in grid):
-        said.append("*: several")
+        entries.append("*: several")
     if chart.limits is not None:
-        alarms, attacks = (f"{100 * limit:g} %" for limit in chart.limits)
-        said.append(f"dots: at most {attacks} and {alarms}")
-    lines = textwrap.wrap(", ".join(said), PLANE_WIDTH, break_on_hyphens=False)
+        alarms, attacks = chart.limits
+        entries.append(f"dots: at most {100 * attacks:g} % and {100 * alarms:g} %")
+    lines = textwrap.wrap(", ".join(entries), PLANE_WIDTH, break_on_hyphens=False)
     return [line.replace("\u00a0", " ") for line in lines]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
+from guardmark.core.errors import counted
 from guardmark.reports.document.blocks import (
     Bullets,
     Facts,
@@ -19,7 +20,7 @@ from guardmark.reports.document.blocks import (
     Table,
     Tone,
 )
-from guardmark.reports.document.wording import count_text, interval_text, value_text
+from guardmark.reports.document.wording import interval_text, value_text
 from guardmark.reports.figures.bars import draw_histogram
 from guardmark.reports.figures.flow import draw_flow
 from guardmark.reports.figures.interval import plot_intervals
@@ -179,10 +180,10 @@ def _listing(block: Listing) -> str:
 def _table(block: Table) -> str:
     if not block.collapsed:
         return f'<div class="open" id="{escape(block.id)}">\n{_grid(block)}\n</div>\n\n'
-    rows = f"{count_text(len(block.rows))} {'row' if len(block.rows) == 1 else 'rows'}"
+    size = counted(len(block.rows), "row")
     return (
         f'<details class="fold" id="{escape(block.id)}">\n'
-        f'<summary>{escape(block.title)} <span class="size">{rows}</span></summary>\n'
+        f'<summary>{escape(block.title)} <span class="size">{size}</span></summary>\n'
         f"{_grid(block)}\n"
         "</details>\n\n"
     )
@@ -190,19 +191,24 @@ def _table(block: Table) -> str:
 
 def _grid(block: Table) -> str:
     """Write the rows of a table under their heads, and below it what has to be explained."""
-    style = ' class="stacked"' if is_wide(block) else ""
-    numeric = [' class="num"' if column.numeric else "" for column in block.columns]
-    heads = "".join(
-        f'<th scope="col"{style_of}>{escape(column.title)}</th>'
-        for column, style_of in zip(block.columns, numeric, strict=True)
-    )
+    style = ""
+    if is_wide(block):
+        style = ' class="stacked"'
+    heads, cell_styles = "", []
+    for column in block.columns:
+        cell_style = ""
+        if column.numeric:
+            cell_style = ' class="num"'
+        cell_styles.append(cell_style)
+        heads += f'<th scope="col"{cell_style}>{escape(column.title)}</th>'
+    rows = [_row(row, cell_styles) for row in block.rows]
     lines = [
         '<div class="scroll">',
         f"<table{style}>",
         f"<caption><span>{escape(block.title)}</span></caption>",
         f"<thead><tr>{heads}</tr></thead>",
         "<tbody>",
-        *(_row(row, numeric) for row in block.rows),
+        *rows,
         "</tbody>",
         "</table>",
         "</div>",
@@ -284,11 +290,13 @@ def _legend(names: Sequence[tuple[str, Markup]]) -> str:
 
 
 def _strips(block_id: str, strips: Sequence[Strip], *, is_many: bool) -> str:
-    style = "plot many" if is_many else "plot"
+    style = "plot"
+    if is_many:
+        style = "plot many"
     lines = [
         f'<table class="{style}" role="table" aria-labelledby="{block_id}-t">',
         '<tbody role="rowgroup">',
-        *(_strip(strip) for strip in strips),
+        *map(_strip, strips),
         "</tbody>",
         "</table>",
     ]
@@ -297,7 +305,9 @@ def _strips(block_id: str, strips: Sequence[Strip], *, is_many: bool) -> str:
 
 def _strip(strip: Strip) -> str:
     mark = strip.mark
-    style = "opens" if strip.opens else "goes"
+    style = "goes"
+    if strip.opens:
+        style = "opens"
     if mark.measure.greyed:
         style += " few"
     return (
@@ -323,10 +333,9 @@ def _mark_note(mark: IntervalMark) -> str:
 
 def _figure(block: LineChart | Histogram | FlowChart, drawing: Drawing) -> str:
     block_id = escape(block.id)
-    legend = ""
+    legend, style = "", "aside"
     if drawing.legend:
-        legend = _legend(drawing.legend)
-    style = "aside vh" if drawing.legend else "aside"
+        legend, style = _legend(drawing.legend), "aside vh"
     return (
         f'<figure class="drawing" id="{block_id}">\n'
         f'<figcaption><span id="{block_id}-t">{escape(block.title)}</span>{legend}</figcaption>\n'

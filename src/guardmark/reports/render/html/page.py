@@ -44,10 +44,10 @@ def render_html(document: Document, *, texts: bool = True) -> str:
         return html
     # How far to cut is reckoned: a page of many defenses takes seconds to draw.
     sizes = [len(text.encode()) - _REMARK_BYTES for text in _TEXT.findall(html)]
-    saved = {limit: sum(max(0, size - limit) for size in sizes) for limit in _TEXT_BYTES[1:]}
-    limit = next((limit for limit in saved if saved[limit] >= excess), _TEXT_BYTES[-1])
-    if saved[limit]:
-        return _render(document, limit)
+    for limit in _TEXT_BYTES[1:]:
+        saved = sum(max(0, size - limit) for size in sizes)
+        if saved >= excess or (saved and limit == _TEXT_BYTES[-1]):
+            return _render(document, limit)
     return html
 
 
@@ -105,9 +105,11 @@ def _head(document: Document) -> list[str]:
 
 
 def _top(document: Document, shown: Sequence[Section]) -> list[str]:
-    start, word = ("verdict", "verdict") if document.verdicts else (escape(shown[0].id), "content")
+    skip = '<a class="skip" href="#verdict">Skip to the verdict</a>'
+    if not document.verdicts:
+        skip = f'<a class="skip" href="#{escape(shown[0].id)}">Skip to the content</a>'
     return [
-        f'<a class="skip" href="#{start}">Skip to the {word}</a>',
+        skip,
         '<header class="top">',
         '<div class="wrap">',
         '<p class="brand">guardmark</p>',
@@ -119,11 +121,12 @@ def _top(document: Document, shown: Sequence[Section]) -> list[str]:
 
 
 def _contents(document: Document, shown: Sequence[Section]) -> list[str]:
-    links = [
-        f'<li><a href="#{escape(section.id)}">{escape(section.title)}</a></li>' for section in shown
-    ]
+    links = []
     if document.verdicts:
-        links.insert(0, '<li><a href="#verdict">Verdict</a></li>')
+        links.append('<li><a href="#verdict">Verdict</a></li>')
+    for section in shown:
+        section_id, title = escape(section.id), escape(section.title)
+        links.append(f'<li><a href="#{section_id}">{title}</a></li>')
     return ['<nav aria-label="Contents">', "<ul>", *links, "</ul>", "</nav>"]
 
 
@@ -135,9 +138,10 @@ def _verdict(document: Document, page: Page) -> list[str]:
         '<section class="verdict" aria-labelledby="verdict">',
         '<h2 id="verdict" tabindex="-1">Verdict</h2>',
     ]
-    for at, sentence in enumerate(document.answer):
-        style = "text" if at else "answered"
+    style = "answered"
+    for sentence in document.answer:
         lines.append(f'<p class="{style}">{escape(flowing(sentence))}</p>')
+        style = "text"  # of all but the first
     has_figures = not document.is_tabled
     cards = [headline_html(headline, page, has_figures=has_figures) for headline in document.cards]
     if cards:
@@ -151,19 +155,18 @@ def _verdict(document: Document, page: Page) -> list[str]:
 def _remarks(document: Document, page: Page) -> list[str]:
     """Write what has to be said of each defense that has no card."""
     cards = document.cards
-    headlines = [
-        headline
-        for headline in document.verdicts
-        if headline.remarks and not headline.baseline and headline not in cards
-    ]
-    if not headlines:
+    remarks = []
+    for headline in document.verdicts:
+        if headline.remarks and not headline.baseline and headline not in cards:
+            remarks.append(_remark(headline, page))
+    if not remarks:
         return []
-    size = f'<span class="size">{count_text(len(headlines))}</span>'
+    size = f'<span class="size">{count_text(len(remarks))}</span>'
     return [
         '<details class="fold" id="remarks">',
         f"<summary>Remarks on each defense {size}</summary>",
         '<ul class="text">',
-        *(_remark(headline, page) for headline in headlines),
+        *remarks,
         "</ul>",
         "</details>",
     ]
@@ -181,8 +184,9 @@ def _key(document: Document, page: Page) -> str:
     baselines = dict.fromkeys(each.defense for each in document.verdicts if each.baseline)
     if baselines and not document.is_tabled:
         names = ", ".join(f"<code>{escape(name)}</code>" for name in baselines)
-        link = ' (<a href="#overview">their rates</a>)' if "overview" in page.ids else ""
-        words = f"Baselines, which mark the floor and the ceiling: {names}{link}. "
+        if "overview" in page.ids:
+            names += ' (<a href="#overview">their rates</a>)'
+        words = f"Baselines, which mark the floor and the ceiling: {names}. "
     return f'<p class="key">{words}{_intervals_key(document)}</p>'
 
 

@@ -95,25 +95,30 @@ def _counts_table(counts: Sequence[SampleCount]) -> list[str]:
 
 def _folded_list(block: SampleBrowser, samples: Sequence[ShownSample], page: Page) -> list[str]:
     """Write a list that opens on request, with what it can be filtered by."""
-    has_texts = page.text_bytes is not None
-    what = "attack texts among them" if has_texts else "hashes only"
-    searched = "Words in texts, ids, categories" if has_texts else "Ids, categories, hashes"
+    contents, searched = "attack texts among them", "Words in texts, ids, categories"
+    if page.text_bytes is None:
+        contents, searched = "hashes only", "Ids, categories, hashes"
     total = count_text(len(samples))
-    return [
+    lines = [
         '<details class="all">',
-        f'<summary>Read the {total} listed samples <span class="size">{what}</span></summary>',
+        f'<summary>Read the {total} listed samples <span class="size">{contents}</span></summary>',
         '<form class="controls" hidden>',
         '<fieldset class="chips">',
         "<legend>Kind</legend>",
         f'<button type="button" aria-pressed="true" data-kind="">All <span>{total}</span></button>',
-        *(_chip(count) for count in block.counts),
+    ]
+    lines += map(_chip, block.counts)
+    lines += [
         "</fieldset>",
         '<div class="fields">',
         (
             '<label class="wide">Search <input type="search" autocomplete="off" spellcheck="false" '
             f'placeholder="{searched}"></label>'
         ),
-        *(_choice(name, choices) for name, choices in filters_of(block, page)),
+    ]
+    for name, choices in filters_of(block, page):
+        lines.append(_choice(name, choices))
+    lines += [
         "</div>",
         (
             '<p class="count"><span role="status"></span> '
@@ -124,6 +129,7 @@ def _folded_list(block: SampleBrowser, samples: Sequence[ShownSample], page: Pag
         '<p class="more" hidden><button type="button">Show 50 more</button></p>',
         "</details>",
     ]
+    return lines
 
 
 def _chip(count: SampleCount) -> str:
@@ -142,7 +148,7 @@ def _choice(name: str, choices: Sequence[tuple[str, str]]) -> str:
 
 
 def _list(samples: Sequence[ShownSample]) -> list[str]:
-    return ['<ol class="samples">', *(_sample_html(sample) for sample in samples), "</ol>"]
+    return ['<ol class="samples">', *map(_sample_html, samples), "</ol>"]
 
 
 def _sample_html(sample: ShownSample) -> str:
@@ -153,8 +159,9 @@ def _sample_html(sample: ShownSample) -> str:
         lines.append(f'<pre dir="auto">{sample.markup}</pre>')
         for who, text in sample.story:
             lines += [f'<p class="step">{escape(who)}</p>', f'<pre dir="auto">{text}</pre>']
-    label = "Attack" if entry.is_attack else "Benign"
-    cut = ""
+    label, cut = "Benign", ""
+    if entry.is_attack:
+        label = "Attack"
     if sample.markup is not None and sample.characters < entry.characters:
         cut = f", the first {count_text(sample.characters)} shown"
     lines += [
@@ -163,7 +170,7 @@ def _sample_html(sample: ShownSample) -> str:
             f"SHA-256 <code>{escape(entry.sha256)}</code></p>"
         ),
         "<ul>",
-        *(_answer_html(answer) for answer in sample.answers),
+        *map(_answer_html, sample.answers),
         "</ul>",
         "</details></li>",
     ]
@@ -176,16 +183,18 @@ def _summary(sample: ShownSample) -> str:
     kinds = [f'<b class="kind {kind.value}">{KINDS[kind].name}</b>' for kind in entry.kinds]
     facets = escape(" · ".join(value for _, value in entry.facets))
     mistaken = [answer.defense for answer in sample.answers if answer.flaw]
-    who = ""
+    flaw = ""
     if mistaken:
-        what = "let through by" if entry.is_attack else "blocked by"
-        who = f'<span class="who">{what} {escape(", ".join(mistaken[:_MOST_NAMED]))}'
+        error = "blocked by"
+        if entry.is_attack:
+            error = "let through by"
+        flaw = f'<span class="who">{error} {escape(", ".join(mistaken[:_MOST_NAMED]))}'
         if len(mistaken) > _MOST_NAMED:
-            who += f" and {len(mistaken) - _MOST_NAMED} more"
-        who += "</span>"
+            flaw += f" and {len(mistaken) - _MOST_NAMED} more"
+        flaw += "</span>"
     return (
         f"<summary>{''.join(kinds)}<code>{escape(entry.sample_id)}</code>"
-        f'<span class="facets">{facets}</span>{who}</summary>'
+        f'<span class="facets">{facets}</span>{flaw}</summary>'
     )
 
 
@@ -212,20 +221,31 @@ def filters_of(
     browser: SampleBrowser, page: Page
 ) -> Iterator[tuple[str, Sequence[tuple[str, str]]]]:
     """Yield what samples can be filtered by beside their kind: its name, tokens and words."""
-    seen = {answer.defense for entry in browser.entries for answer in entry.answers}
-    choices: dict[str, list[tuple[str, str]]] = {
-        "Defense": [(f"d{index}", name) for name, index in page.series.items() if name in seen]
-    }
+    asked: set[str] = set()
+    for entry in browser.entries:
+        asked.update(answer.defense for answer in entry.answers)
+    choices: dict[str, list[tuple[str, str]]] = {"Defense": []}
+    for defense, index in page.series.items():
+        if defense in asked:
+            choices["Defense"].append((f"d{index}", defense))
     for (facet, value), token in _facet_tokens(browser).items():
         choices.setdefault(facet.capitalize(), []).append((token, value))
-    yield from ((name, each) for name, each in choices.items() if 1 < len(each) < _MOST_CHOICES)
+    for name, of_name in choices.items():
+        if 1 < len(of_name) < _MOST_CHOICES:
+            yield name, of_name
 
 
 def _facet_tokens(browser: SampleBrowser) -> dict[tuple[str, str], str]:
-    seen = dict.fromkeys(facet for entry in browser.entries for facet in entry.facets)
-    names = list(dict.fromkeys(name for name, _ in seen))
-    pairs = sorted(seen, key=lambda pair: (names.index(pair[0]), pair[1]))
-    return {pair: f"f{number}" for number, pair in enumerate(pairs)}
+    """Return a token for each value of a facet; facets in the order in which they come up."""
+    by_facet: dict[str, set[str]] = {}
+    for entry in browser.entries:
+        for facet, value in entry.facets:
+            by_facet.setdefault(facet, set()).add(value)
+    tokens: dict[tuple[str, str], str] = {}
+    for facet, values in by_facet.items():
+        for value in sorted(values):
+            tokens[facet, value] = f"f{len(tokens)}"
+    return tokens
 
 
 def _sample(entry: SampleEntry, page: Page, facets: Mapping[tuple[str, str], str]) -> ShownSample:
@@ -278,17 +298,21 @@ def flowing(text: str) -> str:
 
 def verdict_line(sentence: str) -> Markup:
     """Set a verdict in clauses, with the shares stressed."""
-    clauses = [
+    clauses = []
+    for clause in _CLAUSES.split(flowing(sentence)):
         # The clause is escaped before the stress is put in.
-        Markup(_SHARE.sub(r"<b>\g<0></b>", str(escape(clause))))  # noqa: S704
-        for clause in _CLAUSES.split(flowing(sentence))
-    ]
-    return Markup(" ").join(Markup("<span>{}</span>").format(clause) for clause in clauses)
+        stressed = Markup(_SHARE.sub(r"<b>\g<0></b>", str(escape(clause))))  # noqa: S704
+        clauses.append(Markup("<span>{}</span>").format(stressed))
+    return Markup(" ").join(clauses)
 
 
 def _spelled(text: str) -> Markup:
+    """Escape a text, with what it hides spelled out and marked."""
     mark = Markup("<i>{}</i>")
-    return Markup("").join(
-        mark.format(piece) if is_hidden else escape(piece)
-        for piece, is_hidden in hidden_pieces(text)
-    )
+    pieces = []
+    for piece, is_hidden in hidden_pieces(text):
+        if is_hidden:
+            pieces.append(mark.format(piece))
+        else:
+            pieces.append(escape(piece))
+    return Markup("").join(pieces)
