@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import field
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from math import ceil, inf, isfinite
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -20,6 +20,7 @@ from guardmark.app.parts.building import (
     concurrency_of,
     judge_name,
     longest_answer,
+    members_of,
     name_at,
     open_services,
     price_at,
@@ -101,7 +102,7 @@ class TextVolume:
     shown: dict[View, int] = field(default_factory=lambda: dict.fromkeys(View, 0))
     characters: dict[View, int] = field(default_factory=lambda: dict.fromkeys(View, 0))
     images: Counter[View] = field(default_factory=Counter)
-    lengths: dict[View, Counter[int]] = field(default_factory=lambda: {v: Counter() for v in View})
+    lengths: dict[View, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     conversations: int = 0
     exchanges: int = 0
     documents: int = 0
@@ -111,7 +112,9 @@ class TextVolume:
     def mean_units(self, view: View, characters: int) -> float:
         """Return how many units of so many characters a sample has on average; one at least."""
         lengths = self.lengths[view]
-        units = sum(max(1, ceil(length / characters)) * n for length, n in lengths.items())
+        units = 0
+        for length, samples in lengths.items():
+            units += samples * max(1, ceil(length / characters))
         return units / max(1, lengths.total())
 
     def add(self, prompt: Prompt) -> None:
@@ -120,16 +123,20 @@ class TextVolume:
         for view in View:
             text = prompt.shown(view, beside_images=True)
             if text is not None:
-                self.images[view] += prompt.shown(view) is None
+                if prompt.shown(view) is None:
+                    self.images[view] += 1
                 self.shown[view] += 1
                 self.characters[view] += len(text)
                 self.lengths[view][len(text)] += 1
         documents = [len(prompt.messages[index].content) for index in prompt.documents]
-        self.documents += len(documents)
-        self.with_documents += bool(documents)
-        self.in_documents += sum(documents)
-        self.conversations += sum(len(message.content) for message in prompt.messages)
-        messages = [{"role": m.role.value, "content": m.content} for m in prompt.messages]
+        if documents:
+            self.documents += len(documents)
+            self.with_documents += 1
+            self.in_documents += sum(documents)
+        messages = []
+        for message in prompt.messages:
+            self.conversations += len(message.content)
+            messages.append({"role": message.role.value, "content": message.content})
         exchange = {"conversation": messages, "answer": ""}
         self.exchanges += len(json.dumps(exchange, ensure_ascii=False))
 
@@ -155,7 +162,8 @@ class _Work(NamedTuple):
         money = self.calls * price.per_call + self.units * price.per_unit
         prices = (self.read, price.input_per_1k), (self.written, price.output_per_1k)
         for tokens, per_1k in prices:
-            money += tokens * per_1k / 1000 if per_1k else 0.0
+            if per_1k:
+                money += tokens * per_1k / 1000
         return money
 
 
@@ -167,49 +175,65 @@ def forecast_parts(
     median_ms: Mapping[str, float | None],
 ) -> Iterator[Forecast]:
     """Say what each part of a configuration will take; views are those of the defenses."""
-    limits = [
-        _Limit(loaded=loaded, volume=volume, views=views, is_most=is_most)
-        for is_most in (False, True)
-    ]
+    at_least = _Limit(loaded=loaded, volume=volume, views=views, is_most=False)
+    at_most = _Limit(loaded=loaded, volume=volume, views=views, is_most=True)
     for name in loaded.config.defenses:
-        works = [limit.of_defense(("defenses", name)) for limit in limits]
-        yield _forecast(loaded, name, works, median_ms=median_ms.get(name))
+        path = ("defenses", name)
+        least, most = at_least.of_defense(path), at_most.of_defense(path)
+        yield _forecast(loaded, name, least, most, median_ms=median_ms.get(name))
     if loaded.config.pipeline is None:
         return
-    yield _forecast(loaded, "model", [{_MODEL: limit.of_model()} for limit in limits])
+    least, most = {_MODEL: at_least.of_model()}, {_MODEL: at_most.of_model()}
+    yield _forecast(loaded, "model", least, most)
     judges = loaded.config.pipeline.judges
     for index in range(len(judges)):
-        path = ("pipeline", "judges", str(index))
-        members = [part for part in loaded.parts if part[:3] == path]
-        works = [{each: limit.of_judge(each) for each in members} for limit in limits]
-        yield _forecast(loaded, judge_name(judges, index), works)
+        least, most = {}, {}
+        for part in loaded.parts:  # a judge, and the members of a panel
+            if part[:3] == ("pipeline", "judges", str(index)):
+                least[part] = at_least.of_judge(part)
+                most[part] = at_most.of_judge(part)
+        yield _forecast(loaded, judge_name(judges, index), least, most)
 
 
 def forecast_attack(
     loaded: LoadedConfig, built: BuiltPart, samples: Sequence[Sample], calls: Span
 ) -> Forecast:
     """Say what so many calls of a defense will take, about texts as long as those of the data."""
-    volume, name, works = TextVolume(), built.manifest.name, []
+    volume, name = TextVolume(), built.manifest.name
     for sample in samples:
         volume.add(sample.prompt)
     views = {name: built.part.capabilities.view}
-    for is_most, wanted in ((False, calls.at_least), (True, calls.at_most or 0.0)):
-        limit = _Limit(loaded=loaded, volume=volume, views=views, is_most=is_most)
-        once = limit.of_defense(("defenses", name))
-        share = wanted / max(1.0, sum(work.calls for work in once.values()))
-        works.append({path: _Work(*(each * share for each in once[path])) for path in once})
-    return _forecast(loaded, name, works)
+    path = ("defenses", name)
+    at_least = _Limit(loaded=loaded, volume=volume, views=views, is_most=False)
+    at_most = _Limit(loaded=loaded, volume=volume, views=views, is_most=True)
+    least = _scaled(at_least.of_defense(path), calls.at_least)
+    most = _scaled(at_most.of_defense(path), calls.at_most or 0.0)
+    return _forecast(loaded, name, least, most)
+
+
+def _scaled(once: Mapping[Keys, _Work], calls: float) -> dict[Keys, _Work]:
+    """Return the work of a defense scaled to so many calls of all it is made of together."""
+    share = calls / max(1.0, sum(work.calls for work in once.values()))
+    scaled = {}
+    for path, work in once.items():
+        scaled[path] = _Work(
+            calls=work.calls * share,
+            read=work.read * share,
+            written=work.written * share,
+            units=work.units * share,
+        )
+    return scaled
 
 
 def _forecast(
     loaded: LoadedConfig,
     name: str,
-    works: Sequence[Mapping[Keys, _Work]],
+    least: Mapping[Keys, _Work],
+    most: Mapping[Keys, _Work],
     *,
     median_ms: float | None = None,
 ) -> Forecast:
     """Add up what a part and those it is made of take at least and at most, behind services."""
-    least, most = works
     remote: list[Keys] = []
     prices: list[tuple[Keys, PriceSettings]] = []
     for path in most:
@@ -228,9 +252,13 @@ def _forecast(
         seconds = calls * median_ms / 1000 / (at_once or loaded.config.run.concurrency)
     cost = None
     if remote and len(prices) == len(remote):
-        low = sum(least[path].cost(price) for path, price in prices)
-        high = sum(most[path].cost(price) for path, price in prices)
-        cost = Span(at_least=low, at_most=high if isfinite(high) else None)
+        low, high = 0.0, 0.0
+        for path, price in prices:
+            low += least[path].cost(price)
+            high += most[path].cost(price)
+        cost = Span(at_least=low, at_most=None)
+        if isfinite(high):
+            cost = Span(at_least=low, at_most=high)
     at_least = sum(least[path].calls for path in remote)
     span = Span(at_least=at_least, at_most=calls)
     return Forecast(part=name, calls=span, seconds=seconds, cost=cost)
@@ -238,12 +266,11 @@ def _forecast(
 
 def chunk_rules(loaded: LoadedConfig) -> list[tuple[str, str, ChunkRule]]:
     """Return the arms whose guard is asked while the answer grows, with guard and rule."""
-    pipeline = loaded.config.pipeline
-    return [
-        (name, arm.guards_at()[Place.OUTPUT][0], arm.chunks)
-        for name, arm in ({} if pipeline is None else pipeline.arms).items()
-        if arm.chunks is not None
-    ]
+    rules = []
+    for name, arm in loaded.config.pipeline_arms.items():
+        if arm.chunks is not None:
+            rules.append((name, arm.guards_at()[Place.OUTPUT][0], arm.chunks))
+    return rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,18 +285,19 @@ class _Limit:
     def of_defense(self, path: Keys) -> dict[Keys, _Work]:
         """Return the work of a defense, or that of the defenses it is made of."""
         settings: Any = self.loaded.parts[path]
-        of = getattr(settings, "of", ())
-        if not of:
+        members = members_of(settings)
+        if not members:
             return {path: self._deciding(path[-1])}
-        work: dict[Keys, _Work] = {}
+        total: dict[Keys, _Work] = {}
         rule = getattr(settings, "rule", "")
         stops_early = getattr(settings, "short_circuit", False) or rule == "first"
-        for position, member in enumerate((of,) if isinstance(of, str) else of):
-            for below, each in self.of_defense(("defenses", member)).items():
-                is_spared = position and stops_early and not self.is_most
-                before = work.get(below, _Work())
-                work[below] = before if is_spared else before.and_more(each)
-        return work
+        for position, member in enumerate(members):
+            is_spared = position > 0 and stops_early and not self.is_most
+            for below, work in self.of_defense(("defenses", member)).items():
+                total.setdefault(below, _Work())
+                if not is_spared:
+                    total[below] = total[below].and_more(work)
+        return total
 
     def _deciding(self, name: str) -> _Work:
         """Return the work of one defense at every place where it stands."""
@@ -289,17 +317,22 @@ class _Limit:
     def _deciding_in_context(self, name: str) -> _Work:
         """A guard at `context` is asked about each document, or once about all of a sample."""
         config, settings = self.loaded.config, self.loaded.parts["defenses", name]
-        arms = [] if config.pipeline is None else [*config.pipeline.arms.values()]
-        arms = [arm for arm in arms if name in arm.guards_at().get(Place.CONTEXT, ())]
-        is_certain = any(
-            arm.guards_at().get(Place.CONTEXT, ())[:1] == (name,)
-            and Place.INPUT not in arm.guards_at()
-            for arm in arms
-        )
+        is_certain, sees_each, sees_all = False, False, False
+        for arm in config.pipeline_arms.values():
+            places = arm.guards_at()
+            guards = places.get(Place.CONTEXT, ())
+            if name not in guards:
+                continue
+            if guards[0] == name and Place.INPUT not in places:
+                is_certain = True
+            if name in arm.shown_all:
+                sees_all = True
+            else:
+                sees_each = True
         shown = 0
-        if any(name not in arm.shown_all for arm in arms):
+        if sees_each:
             shown += self.volume.documents
-        if any(name in arm.shown_all for arm in arms):
+        if sees_all:
             shown += self.volume.with_documents
         calls = 0.0
         if is_certain or self.is_most:
@@ -316,11 +349,12 @@ class _Limit:
     def _deciding_behind(self, name: str) -> _Work:
         """A guard behind the model is asked about each answer at most, with its request."""
         config, settings = self.loaded.config, self.loaded.parts["defenses", name]
-        arms = () if config.pipeline is None else config.pipeline.arms.values()
         is_certain = False
-        for places in (arm.guards_at() for arm in arms):
+        for arm in config.pipeline_arms.values():
+            places = arm.guards_at()
             is_first = places.get(Place.OUTPUT, ())[:1] == (name,)
-            is_certain = is_certain or (is_first and Place.INPUT not in places)
+            if is_first and Place.INPUT not in places:
+                is_certain = True
         calls = 0.0
         if is_certain or self.is_most:
             calls = float(self.volume.samples * config.run.repeats)
@@ -343,8 +377,9 @@ class _Limit:
         if view is View.RESPONSE and config.pipeline is not None:
             shown, characters = volume.samples, volume.conversations
             answer = self._written(self.loaded.parts[_MODEL])
-        is_repeated = view is View.RESPONSE or name not in asked_once(self.loaded)
-        repeats = config.run.repeats if is_repeated else 1
+        repeats = config.run.repeats
+        if view is not View.RESPONSE and name in asked_once(self.loaded):
+            repeats = 1
         texts = self._most_texts(name, Place.INPUT)
         calls = float(shown * repeats + min(config.latency.warmup, shown))
         calls += (texts - 1) * shown * config.run.repeats
@@ -367,20 +402,22 @@ class _Limit:
             calls = rule.most_calls
             if longest is not None:
                 calls = min(calls, rule.calls(longest))
-            shown.update((rule.every or 0) * number for number in range(1, calls))
+            for number in range(1, calls):
+                shown.add((rule.every or 0) * number)
         return len(shown) + 1
 
     def _answers(self) -> float:
         """How many answers the target model gives: each sample has at most one a repeat."""
-        pipeline = self.loaded.config.pipeline
-        guards = [] if pipeline is None else pipeline.guards
-        arms = () if pipeline is None else pipeline.arms.values()
-        after = {name for name, view in self.views.items() if view is View.RESPONSE}
-        is_certain = not {NO_GUARD, *after}.isdisjoint(guards)
-        is_certain = is_certain or any(Place.INPUT not in arm.guards_at() for arm in arms)
-        most = float(self.volume.samples * self.loaded.config.run.repeats)
+        config = self.loaded.config
+        is_certain = False
+        for name in config.pipeline_guards:
+            if name == NO_GUARD or self.views.get(name) is View.RESPONSE:
+                is_certain = True
+        for arm in config.pipeline_arms.values():
+            if Place.INPUT not in arm.guards_at():
+                is_certain = True
         if is_certain or self.is_most:
-            return most
+            return float(self.volume.samples * config.run.repeats)
         return 0.0
 
     def _most_texts(self, part: str, place: Place | None = None) -> int:
@@ -391,14 +428,18 @@ class _Limit:
         if not self.is_most:
             return 1
         seen: set[tuple[str, ...]] = {()}
-        pipeline = self.loaded.config.pipeline
-        for arm in () if pipeline is None else pipeline.arms.values():
-            guards = [(name, at) for at, names in arm.guards_at().items() for name in names]
+        for arm in self.loaded.config.pipeline_arms.values():
+            guards = []
+            for at, names in arm.guards_at().items():
+                for name in names:
+                    guards.append((name, at))
             seen |= self._texts_before(guards, part, place)
-        for name in () if pipeline is None else pipeline.guards:
+        for name in self.loaded.config.pipeline_guards:
             if name == NO_GUARD:
                 continue
-            at = Place.OUTPUT if self.views.get(name) is View.RESPONSE else Place.INPUT
+            at = Place.INPUT
+            if self.views.get(name) is View.RESPONSE:
+                at = Place.OUTPUT
             seen |= self._texts_before([(name, at)], part, place)
         return len(seen)
 
@@ -414,7 +455,7 @@ class _Limit:
                 break
             is_context = at is Place.CONTEXT  # a document that is left out is another request
             if is_context or getattr(self.loaded.parts["defenses", name], "rewritten", None):
-                written += [(*each, stored_name(name, at)) for each in written]
+                written += [(*writers, stored_name(name, at)) for writers in written]
         if place is not None:
             return set()
         return set(written)
@@ -436,10 +477,10 @@ class _Limit:
         shown = self.volume.exchanges / max(1, self.volume.samples) + len(self._before(model))
         read = self._read(settings, shown) + self._written(model)
         work = self._work(calls, read, settings)
-        # Asked again, it reads what it has read and written before.
-        more = self._written(settings) + len(ASK_AGAIN) / CHARACTERS_A_TOKEN
-        for again in range(1, getattr(settings, "retries", 0) + 1) if self.is_most else ():
-            work = work.and_more(self._work(calls, read + more * again, settings))
+        if self.is_most:  # asked again, it reads what it has read and written before
+            more = self._written(settings) + len(ASK_AGAIN) / CHARACTERS_A_TOKEN
+            for again in range(1, getattr(settings, "retries", 0) + 1):
+                work = work.and_more(self._work(calls, read + more * again, settings))
         return work
 
     def _work(self, calls: float, read: float, settings: Any) -> _Work:
@@ -528,21 +569,25 @@ class Checkup:
     samples: int
 
 
-def _tally(data: LoadedData) -> tuple[dict[str, Counter[str]], TextVolume]:
+def _count_samples(data: LoadedData) -> tuple[dict[str, Counter[str]], TextVolume]:
     """Count the samples of each group, by what a figure is about; and how much text there is."""
-    tallies = {"attacks": Counter[str](), "benign": Counter[str]()}
+    counts = {"attacks": Counter[str](), "benign": Counter[str]()}
     volume = TextVolume()
     for sample in data.every_sample():
         volume.add(sample.prompt)
         if not sample.is_labelled:
             continue
-        tallies["attacks" if sample.is_attack else "benign"][sample.lineage] += 1
-        if sample.is_attack and sample.category:
-            tallies.setdefault(sample.category, Counter())[sample.lineage] += 1
-    return tallies, volume
+        if not sample.is_attack:
+            counts["benign"][sample.lineage] += 1
+            continue
+        counts["attacks"][sample.lineage] += 1
+        if sample.category:
+            counts.setdefault(sample.category, Counter())[sample.lineage] += 1
+    return counts, volume
 
 
 def _size(subject: str, groups: Counter[str], stats: StatsSettings) -> SizeCheck:
+    """Say how sharp the figure over some groups can be."""
     samples = groups.total()
     width = None
     if samples:
@@ -568,23 +613,24 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     helpers = build_attacker(AttackerConfig(loaded=loaded, source=loaded), services)
     data = load_data(loaded)
     doubtful = tuple(_advise_on_ray(loaded, parts, data))
-    samples = _alternating(data, probes) if probes else []
-    work = _probe_all(parts, services, helpers=helpers, samples=samples)
+    work = _probe_all(parts, services, helpers=helpers, samples=_alternating(data, probes))
     seen = run_on_loop(work, uvloop=bool(loaded.config.run.uvloop))
     stats = loaded.config.stats
-    tallies, volume = _tally(data)
+    counts, volume = _count_samples(data)
     views = {built.manifest.name: built.part.capabilities.view for built in parts.defenses}
     medians = {probe.defense: probe.median_ms for probe in seen}
     return Checkup(
         data=data.manifests,
         warnings=(
-            *(*data.warnings, *doubtful, *_advise_on_images(parts, volume)),
+            *data.warnings,
+            *doubtful,
+            *_advise_on_images(parts, volume),
             *_advise_on_chunks(loaded),
             *training_warnings(parts.manifests, data.manifests),
         ),
         margin=stats.margin,
         needed=trials_for_half_width(stats.margin, confidence=stats.confidence),
-        sizes=tuple(_size(subject, groups, stats) for subject, groups in tallies.items()),
+        sizes=tuple(_size(subject, groups, stats) for subject, groups in counts.items()),
         forecasts=tuple(forecast_parts(loaded, volume, views=views, median_ms=medians)),
         probes=tuple(seen),
         samples=data.count,
@@ -614,8 +660,11 @@ def _advise_on_chunks(loaded: LoadedConfig) -> Iterator[str]:
             )
             continue
         calls = min(rule.calls(longest), rule.most_calls)
+        times = "times"
+        if calls == 1:
+            times = "time"
         yield (
-            f"The arm {arm} asks {guard} at most {calls:,} {'time' if calls == 1 else 'times'} "
+            f"The arm {arm} asks {guard} at most {calls:,} {times} "
             f"about one answer (of {longest:,} characters, as long as the model may write)."
         )
 
@@ -635,47 +684,79 @@ async def _probe_all(
     parts: Parts, services: Services | None, *, helpers: Attacker | None, samples: Sequence[Sample]
 ) -> list[Probe]:
     """Show judges known answers; ask helpers of an attacker for a word, defenses about samples."""
-    own = () if helpers is None else helpers.parts
+    closed = [*parts.every]
+    if helpers is not None:
+        closed += [built.part for built in helpers.parts]
     try:
-        judges = [each for each in parts.judges if samples or each.manifest.type == "rules"]
-        messages = {each.manifest.name: await probe_judge(each) for each in judges}
-        doubts = [Probe(defense=name, messages=words) for name, words in messages.items() if words]
+        doubts = await _probe_judges(parts, only_rules=not samples)
         if not samples:
             return doubts
-        words = [] if helpers is None else await probe_attacker(helpers)
-        remote = [built for built in parts.defenses if built.calls_service]
-        probes = [await _probe(built, samples) for built in remote]
-        answered = [
-            Probe(defense=name, outcomes={"answer": 1}, median_ms=ns and ns / _NS_PER_MS)
-            for name, ns in words
-        ]
-        return [*answered, *probes, *doubts]
+        probes = []
+        if helpers is not None:
+            for name, latency_ns in await probe_attacker(helpers):
+                median_ms = latency_ns and latency_ns / _NS_PER_MS
+                probes.append(Probe(defense=name, outcomes={"answer": 1}, median_ms=median_ms))
+        for built in parts.defenses:
+            if built.calls_service:
+                probes.append(await _probe(built, samples))
+        return [*probes, *doubts]
     finally:
-        await close_parts([*parts.every, *(built.part for built in own)], services)
+        await close_parts(closed, services)
+
+
+async def _probe_judges(parts: Parts, *, only_rules: bool) -> list[Probe]:
+    """Show judges known answers, and return those with something to say; rules cost no call."""
+    doubts = []
+    for judge in parts.judges:
+        if only_rules and judge.manifest.type != "rules":
+            continue
+        messages = await probe_judge(judge)
+        if messages:
+            doubts.append(Probe(defense=judge.manifest.name, messages=messages))
+    return doubts
 
 
 def _alternating(data: LoadedData, count: int) -> list[Sample]:
-    """The first samples of the data, attacks and benign inputs in turn."""
+    """Return the first samples of the data, attacks and benign inputs in turn."""
+    if not count:
+        return []
     attacks = (sample for sample in data.samples() if sample.is_attack)
     benign = (sample for sample in data.samples() if not sample.is_attack)
-    pairs = zip_longest(attacks, benign)
-    return list(islice((sample for pair in pairs for sample in pair if sample), count))
+    first: list[Sample] = []
+    for pair in zip_longest(attacks, benign):
+        for sample in pair:
+            if sample is None:  # one kind has fewer than the other
+                continue
+            first.append(sample)
+            if len(first) == count:
+                return first
+    return first
 
 
 async def _probe(built: BuiltPart, samples: Sequence[Sample]) -> Probe:
+    """Ask a defense about some samples, and gather what came of it."""
     decisions = await decide_each(built, [sample.prompt for sample in samples])
-    times = [d.latency_ns / _NS_PER_MS for d in decisions if d.latency_ns is not None]
-    messages = {d.evidence.message for d in decisions if d.evidence and d.evidence.message}
+    outcomes, by_label = Counter[str](), []
+    times, messages = [], set()
+    answer = ""
+    for sample, decision in zip(samples, decisions, strict=True):
+        outcomes[decision.outcome.value] += 1
+        by_label.append((sample.label.value, decision.outcome.value))
+        if decision.latency_ns is not None:
+            times.append(decision.latency_ns / _NS_PER_MS)
+        if decision.evidence is not None and decision.evidence.message:
+            messages.add(decision.evidence.message)
+        answer = answer or quote_answer(decision.evidence)
+    median_ms = None
+    if times:
+        median_ms = median(times)
     return Probe(
         defense=built.manifest.name,
-        outcomes=dict(Counter(decision.outcome.value for decision in decisions)),
-        by_label=tuple(
-            (sample.label.value, decision.outcome.value)
-            for sample, decision in zip(samples, decisions, strict=True)
-        ),
-        median_ms=median(times) if times else None,
+        outcomes=dict(outcomes),
+        by_label=tuple(by_label),
+        median_ms=median_ms,
         messages=tuple(sorted(messages)),
-        answer=next(filter(None, (quote_answer(each.evidence) for each in decisions)), ""),
+        answer=answer,
     )
 
 
@@ -690,7 +771,7 @@ async def _examine_all(
     loaded: LoadedConfig, services: Services | None
 ) -> dict[str, Sequence[Check]]:
     """Build and ask one defense after the other: one that cannot be built stops no other."""
-    found: dict[str, Sequence[Check]] = {}
+    checks: dict[str, Sequence[Check]] = {}
     stated = {entry.name: entry.limits for entry in list_profiles()}
     try:
         for name in loaded.config.defenses:
@@ -700,12 +781,12 @@ async def _examine_all(
                 (built,) = build_defenses(loaded, services, only=[name])
             except GuardmarkError as error:
                 missing = Check("installed", str(error), is_fine=False, is_needed=True)
-                found[name] = in_order([missing, limits])
+                checks[name] = in_order([missing, limits])
                 continue
             version = built.manifest.version or "version not stated: set version"
             there = Check("installed", f"{built.manifest.type}, {version}", is_fine=True)
-            found[name] = in_order([there, *await examine_built(built), limits])
+            checks[name] = in_order([there, *await examine_built(built), limits])
             await close_parts([built.part], None)
     finally:
         await close_parts([], services)
-    return found
+    return checks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -24,6 +24,9 @@ from guardmark.core.manifest import UNNAMED, Policy
 from guardmark.core.place import BARE_ARMS, PROXIED, Place
 from guardmark.datasets.settings import DataSettings
 from guardmark.engine.shards import ShardSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 _Battery = Literal["guardmark-attack-3", "guardmark-attack-2", "battery-v1"]
 
@@ -695,6 +698,28 @@ class Config(Settings):
     @property
     def policies(self) -> tuple[Policy, Policy]:
         """What to do on malformed answers and on errors: a defense alone enforces nothing."""
-        enforces = self.pipeline is not None or self.agent is not None
-        usual = Policy.BLOCK if enforces else Policy.RECORD
+        usual = Policy.RECORD
+        if self.pipeline is not None or self.agent is not None:
+            usual = Policy.BLOCK
         return self.run.on_malformed or usual, self.run.on_error or usual
+
+    @property
+    def pipeline_guards(self) -> Sequence[str]:
+        """The short form of the arms: one guard before the model each; none without a pipeline."""
+        if self.pipeline is None:
+            return ()
+        return self.pipeline.guards
+
+    @property
+    def pipeline_arms(self) -> Mapping[str, PipelineArmSettings]:
+        """The arms that the pipeline states, by name; none without a pipeline."""
+        if self.pipeline is None:
+            return {}
+        return self.pipeline.arms
+
+    @property
+    def pipeline_judges(self) -> Sequence[Mapping[str, Any]]:
+        """The settings of the pipeline's judges, in its order; none without a pipeline."""
+        if self.pipeline is None:
+            return ()
+        return self.pipeline.judges

@@ -6,7 +6,6 @@ import asyncio
 import json
 import tomllib
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
@@ -157,16 +156,17 @@ async def _ask_more(
     if attack.outcome is not benign.outcome:
         warnings += _warnings(attack, benign)
     warnings += _always_the_same([*first, *again], count=len(texts) // 2, reads=reads)
-    failed = [decision for decision in first if decision.outcome not in _ANSWERED]
+    failed = _unanswered(first)
     if failed and not warnings:
         warnings.append(
             f"gives no decision on {len(failed)} of {len(texts)}: {_message(failed[0])}"
         )
     if again:
         warnings += _changed(first, again)
-    scores = {decision.score for decision in first}
+    scores = set()
     confidences = ConfidenceRange()
     for decision in first:
+        scores.add(decision.score)
         confidences.add(decision)
     if confidences.is_contradicted:
         raise ConfigError(f"{name}: {confidences.sentence}.\n{NEXT_CONFIDENCE}")
@@ -175,17 +175,29 @@ async def _ask_more(
     return warnings
 
 
+def _unanswered(decisions: Sequence[Decision]) -> list[Decision]:
+    """Return the decisions that neither allow nor block."""
+    return [decision for decision in decisions if decision.outcome not in _ANSWERED]
+
+
+def _verb(outcome: Outcome) -> str:
+    if outcome is Outcome.BLOCK:
+        return "blocks"
+    return "allows"
+
+
 def _always_the_same(decisions: Sequence[Decision], *, count: int, reads: str) -> list[str]:
     """Warn of a defense that decides alike on all known inputs, `count` of each kind."""
     outcomes = {decision.outcome for decision in decisions}
     if len(outcomes) > 1 or not outcomes <= set(_ANSWERED):
         return []
-    verb = "blocks" if outcomes == {Outcome.BLOCK} else "allows"
     these = "a known attack and a known benign input"
     if count > 1:
         these = f"all {count} known attacks and all {count} known benign inputs"
-    hint = f"{HINT}{reads}" if reads else ""
-    return [f"{verb} {these}{hint}"]
+    warning = f"{_verb(outcomes.pop())} {these}"
+    if reads:
+        warning += f"{HINT}{reads}"
+    return [warning]
 
 
 def _changed(first: Sequence[Decision], again: Sequence[Decision]) -> list[str]:
@@ -216,13 +228,15 @@ def unusable(
     name: str, kinds: Collection[ErrorKind | None], evidence: Evidence | None
 ) -> GuardmarkError:
     """Return the error that says why a part cannot be used, and what to do."""
-    words = " ".join(evidence.message.split()).rstrip(".") if evidence else ""
-    reason = f"{name} cannot be used: {words or next(iter(kinds)) or 'no answer came'}."
+    cause = ""
+    if evidence is not None:
+        cause = " ".join(evidence.message.split()).rstrip(".")
+    reason = f"{name} cannot be used: {cause or next(iter(kinds)) or 'no answer came'}."
     if ErrorKind.REFUSED in kinds:
         # Without an attempt it was we who refused: offline, or not on the cassette.
-        was_sent = evidence is not None and bool(evidence.attempts)
-        hint = "\nCheck that its key is the right one and still valid." if was_sent else ""
-        return ServiceRefused(reason + hint)
+        if evidence is not None and evidence.attempts:
+            reason += "\nCheck that its key is the right one and still valid."
+        return ServiceRefused(reason)
     if ErrorKind.TIMEOUT in kinds:
         return ServiceTimeout(
             f"{reason}\nCheck that it is running and answers at all; read_timeout_s of a service, "
@@ -231,9 +245,9 @@ def unusable(
     if ErrorKind.LENGTH in kinds:
         return UntrustworthyRun(f"{reason}\nAllow it more tokens: max_tokens; {_OF_THOUGHT}.")
     if ErrorKind.CONTRACT in kinds:
-        said = said_line(evidence)
         return UntrustworthyRun(
-            f"{reason}\n{said}Check that the address is that of the service itself."
+            f"{reason}\n{answer_line(evidence)}"
+            "Check that the address is that of the service itself."
         )
     return ServiceError(f"{reason}\n{advise(evidence)}")
 
@@ -269,10 +283,12 @@ def _stop_if_hopeless(name: str, attack: Decision, benign: Decision, *, is_insid
     if benign.evidence is not None and benign.evidence.is_provider_block:
         raise filtered(name, benign.evidence)
     if Outcome.MALFORMED in {attack.outcome, benign.outcome}:
-        unreadable = attack if attack.outcome is Outcome.MALFORMED else benign
+        unreadable = benign
+        if attack.outcome is Outcome.MALFORMED:
+            unreadable = attack
         raise UntrustworthyRun(
             f"{name} answers, but its answers cannot be read: {_message(unreadable)}.\n"
-            f"{said_line(unreadable.evidence)}"
+            f"{answer_line(unreadable.evidence)}"
             "Every sample would count as malformed, and a policy of blocking those would look "
             "like a perfect defense.\nCheck the profile or the paths, or what a function returns."
         )
@@ -283,13 +299,14 @@ def _stop_if_hopeless(name: str, attack: Decision, benign: Decision, *, is_insid
 
 def advise(evidence: Evidence | None) -> str:
     """Say what to do about a service that failed, by the last status it answered with."""
-    status = evidence.attempts[-1].status if evidence and evidence.attempts else None
-    known = (
-        advice
-        for (low, high), advice in _table("advice")
-        if status is not None and low <= status <= high
-    )
-    return next(known, "Check that the service is running and its address is right.")
+    status = None
+    if evidence is not None and evidence.attempts:
+        status = evidence.attempts[-1].status
+    if status is not None:
+        for (low, high), advice in _table("advice"):
+            if low <= status <= high:
+                return str(advice)
+    return "Check that the service is running and its address is right."
 
 
 def _warnings(attack: Decision, benign: Decision) -> list[str]:
@@ -301,28 +318,40 @@ def _warnings(attack: Decision, benign: Decision) -> list[str]:
     if warnings:
         return warnings
     if attack.outcome is benign.outcome:
-        verb = "blocks" if attack.outcome is Outcome.BLOCK else "allows"
+        verb = _verb(attack.outcome)
         warnings.append(f"{verb} both a known attack and a known benign input")
     if attack.score is not None and attack.score == benign.score:
         warnings.append(f"gives both a known attack and a known benign input {attack.score:g}")
-    remarks = [d.evidence.message for d in (attack, benign) if d.evidence and d.evidence.message]
-    return [*warnings, *(" ".join(each.split())[:_EXCERPT] for each in dict.fromkeys(remarks))]
+    remarks = dict.fromkeys([_remark(attack), _remark(benign)])  # the same one is told once
+    for remark in remarks:
+        if remark:
+            warnings.append(" ".join(remark.split())[:_EXCERPT])
+    return warnings
+
+
+def _remark(decision: Decision) -> str:
+    """Return what the evidence of a decision says; empty where it says nothing."""
+    if decision.evidence is None:
+        return ""
+    return decision.evidence.message
 
 
 def _message(decision: Decision) -> str:
     """Say what went wrong, on one short line."""
-    words = decision.evidence.message if decision.evidence else ""
-    return _brief_line(words or f"{decision.outcome.value} {decision.error_kind or ''}")
+    remark = _remark(decision)
+    return _brief_line(remark or f"{decision.outcome.value} {decision.error_kind or ''}")
 
 
 def _brief_line(message: str) -> str:
     return " ".join(message.split())[: 2 * _EXCERPT].rstrip(".")
 
 
-def said_line(evidence: Evidence | None) -> str:
+def answer_line(evidence: Evidence | None) -> str:
     """Quote the native answer, if there is one, as a line of its own, and what it may mean."""
     raw = quote_answer(evidence)
-    return f"It said: {raw}\n" if raw else ""
+    if not raw:
+        return ""
+    return f"It said: {raw}\n"
 
 
 def quote_answer(evidence: Evidence | None) -> str:
@@ -331,7 +360,9 @@ def quote_answer(evidence: Evidence | None) -> str:
         return ""
     raw = " ".join(evidence.raw.split())[:_EXCERPT]
     paths = propose_paths(evidence.raw)
-    return f"{raw} ({paths})" if paths else raw
+    if not paths:
+        return raw
+    return f"{raw} ({paths})"
 
 
 def propose_paths(raw: str) -> str:
@@ -342,26 +373,39 @@ def propose_paths(raw: str) -> str:
         return ""
     outcomes, scores = list[str](), list[str]()
     waiting: list[tuple[str, object]] = [("$", document)]
-    for path, value in waiting:
-        below: Iterable[tuple[str | int, object]] = ()
-        if isinstance(value, dict):
-            below = value.items()
-        elif isinstance(value, list):
-            below = enumerate(value[:1])
-        room = max(0, _MOST_PLACES - len(waiting))
-        waiting += islice(((f"{path}{_step(key)}", each) for key, each in below), room)
+    for path, value in waiting:  # which grows while it is walked
+        for key, member in _members(value):
+            if len(waiting) >= _MOST_PLACES:
+                break
+            waiting.append((f"{path}{_step(key)}", member))
         if isinstance(value, bool):
             outcomes.append(path)
         elif isinstance(value, int | float) and 0 <= value <= 1:
             scores.append(path)
-    named = (("true or false", outcomes), ("a number in [0, 1]", scores))
-    return "; ".join(f"{what}: {', '.join(paths[:_MOST_PATHS])}" for what, paths in named if paths)
+    proposals = []
+    if outcomes:
+        proposals.append(f"true or false: {', '.join(outcomes[:_MOST_PATHS])}")
+    if scores:
+        proposals.append(f"a number in [0, 1]: {', '.join(scores[:_MOST_PATHS])}")
+    return "; ".join(proposals)
+
+
+def _members(value: object) -> Iterable[tuple[str | int, object]]:
+    """Return the members of an object, or the first of a list, which stands for the others."""
+    if isinstance(value, dict):
+        return value.items()
+    if isinstance(value, list):
+        return enumerate(value[:1])
+    return ()
 
 
 def _step(key: str | int) -> str:
+    """Return the step of a JSONPath to a member of an object or a list."""
     if isinstance(key, int):
         return f"[{key}]"
-    return f".{key}" if key.isidentifier() and key.isascii() else f"[{json.dumps(key)}]"
+    if key.isidentifier() and key.isascii():
+        return f".{key}"
+    return f"[{json.dumps(key)}]"
 
 
 async def examine_defense(
@@ -380,22 +424,30 @@ async def examine_defense(
     except UntrustworthyRun as error:
         return [_reached(began), Check("answers fit", str(error), is_fine=False)]
     reached = _reached(began)
-    each = (
-        1
-        if is_brief
-        else min(len(_table("attacks")), int(_MOST_S / max(monotonic() - began, 1e-3)))
-    )
-    texts = [*_table("benign")[: max(1, each)], *_table("attacks")[: max(1, each)]]
-    shown = [_as_seen(text, view) for text in texts]
-    pairs = [(await ask(prompt), await ask(prompt)) for prompt in shown]
-    backwards = [await ask(prompt) for prompt in reversed(shown)][::-1]
-    answers = [(*pair, last) for pair, last in zip(pairs, backwards, strict=True)]
-    first, checks = [pair[0] for pair in pairs], [reached]
-    checks.append(_fitting([decision for three in answers for decision in three]))
-    if all(decision.outcome in _ANSWERED for decision in first):
+    each = 1  # texts of each kind
+    if not is_brief:
+        within = int(_MOST_S / max(monotonic() - began, 1e-3))
+        each = max(1, min(len(_table("attacks")), within))
+    shown = [_as_seen(text, view) for text in _table("benign")[:each]]
+    shown += [_as_seen(text, view) for text in _table("attacks")[:each]]
+    first: list[Decision] = []
+    second: list[Decision] = []
+    last: list[Decision] = []
+    for prompt in shown:
+        first.append(await ask(prompt))
+        second.append(await ask(prompt))
+    for prompt in reversed(shown):
+        last.append(await ask(prompt))
+    last.reverse()
+    answers = list(zip(first, second, last, strict=True))
+    decisions: list[Decision] = []
+    for of_one_text in answers:
+        decisions.extend(of_one_text)
+    checks = [reached, _fitting(decisions)]
+    if not _unanswered(first):
         half = len(first) // 2
         # Asked before any alarm: a guard that its first alarm locks is locked ever after.
-        answers += [(report.benign, report.benign, first[0])]
+        answers.append((report.benign, report.benign, first[0]))
         checks += [*_steady(answers), _telling(first[:half], first[half:]), _score(first)]
     return checks
 
@@ -403,10 +455,12 @@ async def examine_defense(
 def _viewed(ask: Ask, view: View) -> Ask:
     """Show the probe's questions as an answer to a defense that sees nothing else."""
 
-    async def asked(prompt: Prompt) -> Decision:
-        return await ask(_as_seen(prompt.text, view) if view is View.RESPONSE else prompt)
+    async def ask_viewed(prompt: Prompt) -> Decision:
+        if view is View.RESPONSE:
+            prompt = _as_seen(prompt.text, view)
+        return await ask(prompt)
 
-    return asked
+    return ask_viewed
 
 
 def _as_seen(text: str, view: View) -> Prompt:
@@ -421,23 +475,29 @@ def _reached(began: float) -> Check:
     return Check("reachable", f"two answers within {took_ms:,.0f} ms", is_fine=True)
 
 
-def _fitting(every: Sequence[Decision]) -> Check:
-    failed = [decision for decision in every if decision.outcome not in _ANSWERED]
+def _fitting(decisions: Sequence[Decision]) -> Check:
+    """Tell whether every answer is a decision, and quote what the answers remark."""
+    failed = _unanswered(decisions)
     if failed:
-        # One that knows the samples of a run only is no fault.
-        is_skipped = all(decision.error_kind is ErrorKind.SKIPPED for decision in failed)
-        detail = f"no decision on {len(failed)} of {len(every)}: {_message(failed[0])}"
-        return Check("answers fit", detail, is_fine=None if is_skipped else False)
-    remarks = {decision.evidence.message for decision in every if decision.evidence} - {""}
-    detail = "; ".join(sorted(remarks)) or f"{len(every)} answers, each a decision"
+        is_fine: bool | None = False
+        if all(decision.error_kind is ErrorKind.SKIPPED for decision in failed):
+            is_fine = None  # one that knows the samples of a run only is no fault
+        detail = f"no decision on {len(failed)} of {len(decisions)}: {_message(failed[0])}"
+        return Check("answers fit", detail, is_fine=is_fine)
+    remarks = {_remark(decision) for decision in decisions} - {""}
+    detail = "; ".join(sorted(remarks)) or f"{len(decisions)} answers, each a decision"
     return Check("answers fit", detail, is_fine=not remarks)
 
 
 def _steady(answers: Texts) -> Iterator[Check]:
     """Tell what draws its answers from what keeps state, as far as they can be told apart."""
     count = len(answers) - 1  # the first text stands there twice
-    at_once = sum(_seen(first) != _seen(second) for first, second, _ in answers)
-    later = min(count, sum(_seen(second) != _seen(last) for _, second, last in answers))
+    at_once, later = 0, 0
+    for first, second, last in answers:
+        if _seen(first) != _seen(second):
+            at_once += 1
+        if _seen(second) != _seen(last):
+            later += 1
     if at_once:
         drawn = f"{at_once} of {count} texts got another answer when asked again at once"
         yield Check("deterministic", drawn, is_fine=False)
@@ -445,8 +505,8 @@ def _steady(answers: Texts) -> Iterator[Check]:
     yield Check("deterministic", f"{count} texts, each asked twice in a row", is_fine=True)
     if later:
         kept = (
-            f"{later} of {count} texts got another answer after other texts: restart_after: 1 of a "
-            "process of its own gives each sample a fresh one"
+            f"{min(count, later)} of {count} texts got another answer after other texts: "
+            "restart_after: 1 of a process of its own gives each sample a fresh one"
         )
         yield Check("stateless", kept, is_fine=False)
         return
@@ -457,9 +517,13 @@ def _seen(decision: Decision) -> tuple[Outcome, float | None]:
     return decision.outcome, decision.score
 
 
+def _blocks(decisions: Sequence[Decision]) -> int:
+    return [decision.outcome for decision in decisions].count(Outcome.BLOCK)
+
+
 def _telling(benign: Sequence[Decision], attacks: Sequence[Decision]) -> Check:
-    alarms = sum(decision.outcome is Outcome.BLOCK for decision in benign)
-    stops = sum(decision.outcome is Outcome.BLOCK for decision in attacks)
+    """Tell whether a defense blocks more known attacks than benign texts."""
+    alarms, stops = _blocks(benign), _blocks(attacks)
     detail = (
         f"blocks {stops} of {len(attacks)} known attacks, {alarms} of {len(benign)} benign texts"
     )
@@ -470,24 +534,36 @@ def _telling(benign: Sequence[Decision], attacks: Sequence[Decision]) -> Check:
     return Check("tells apart", detail, is_fine=stops > alarms and not is_constant)
 
 
-def _score(first: Sequence[Decision]) -> Check:
-    scored = [(each.score, each.score_kind.value) for each in first if each.score is not None]
-    if not scored:
+def _score(decisions: Sequence[Decision]) -> Check:
+    """Say which scores a defense gives, and their range."""
+    scores, kinds = list[float](), set[str]()
+    for decision in decisions:
+        if decision.score is not None:
+            scores.append(decision.score)
+            kinds.add(decision.score_kind.value)
+    if not scores:
         return Check("score kind", "none: one operating point, no curve")
-    (low, _), (high, _) = min(scored), max(scored)
-    kinds = ", ".join(sorted({kind for _, kind in scored}))
-    return Check("score kind", f"{kinds}, {low:.3g} to {high:.3g} here", is_fine=True)
+    detail = f"{', '.join(sorted(kinds))}, {min(scores):.3g} to {max(scores):.3g} here"
+    return Check("score kind", detail, is_fine=True)
 
 
 def limits_of(settings: object, stated: str = "") -> Check:
     """Return the limits that settings set, and those that a profile states."""
-    own = [(key, getattr(settings, key, None)) for key in _table("limits")]
-    limits = [f"{key}: {value}" for key, value in own if value not in (None, False)]
-    limits += [stated] if stated else []
-    return Check("limits", "; ".join(limits) or "none are declared", is_fine=bool(limits) or None)
+    limits = []
+    for key in _table("limits"):
+        value = getattr(settings, key, None)
+        if value not in (None, False):
+            limits.append(f"{key}: {value}")
+    if stated:
+        limits.append(stated)
+    if not limits:
+        return Check("limits", "none are declared")
+    return Check("limits", "; ".join(limits), is_fine=True)
 
 
 def in_order(checks: Iterable[Check]) -> tuple[Check, ...]:
     """Return a check for every question, unknown where nothing was found out."""
     known = {check.subject: check for check in checks}
-    return tuple(known.get(each, Check(each, "not known")) for each in _table("questions"))
+    for question in _table("questions"):
+        known.setdefault(question, Check(question, "not known"))
+    return tuple(known[question] for question in _table("questions"))

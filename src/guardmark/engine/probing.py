@@ -23,12 +23,12 @@ from guardmark.defenses.probe import (
     PATIENCE_S,
     AnswersRaw,
     Startable,
+    answer_line,
     answer_within,
     examine_defense,
     filtered,
     has_equal_answers,
     probe_defense,
-    said_line,
     unusable,
 )
 from guardmark.engine.asking import Asker, Question
@@ -121,7 +121,7 @@ def _unreadable_on_the_first(judge: str, first: Verdict, forged: Verdict) -> tup
     if forged.label not in {VerdictLabel.SAFE, VerdictLabel.UNSAFE}:
         if first.evidence is not None and first.evidence.is_provider_block:
             raise filtered(f"The judge {judge}", first.evidence)
-        raise UntrustworthyRun(f"The judge {judge} {_unreadable(said_line(first.evidence))}")
+        raise UntrustworthyRun(f"The judge {judge} {_unreadable(answer_line(first.evidence))}")
     warning = "its verdict on a harmless answer could not be read; such verdicts count as malformed"
     return (f"{judge}: {warning}",)
 

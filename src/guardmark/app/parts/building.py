@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from guardmark.app.parts.loading import LoadedConfig
+    from guardmark.app.settings import PipelineArmSettings
     from guardmark.config.settings import PriceSettings
     from guardmark.config.source import Keys
     from guardmark.core.budget import SpendingMeter
@@ -79,9 +80,8 @@ def build_parts(
     arms = tuple(arm for arm in pipeline.guards if arm == NO_GUARD or arm in names)
     places, chunks = {}, {}
     for arm, settings in pipeline.arms.items():
-        guards = settings.guards_at()
-        if names.issuperset(name for at_place in guards.values() for name in at_place):
-            places[arm] = guards
+        if names.issuperset(_guards_of(settings)):
+            places[arm] = settings.guards_at()
             if settings.chunks is not None:
                 chunks[arm] = settings.chunks
     judges = tuple(build_judges(loaded, services))
@@ -95,6 +95,14 @@ def build_parts(
         shown_all={arm: pipeline.arms[arm].shown_all for arm in places},
         chunks=chunks,
     )
+
+
+def _guards_of(arm: PipelineArmSettings) -> list[str]:
+    """Return the guards of an arm, in the order of its places."""
+    guards: list[str] = []
+    for names in arm.guards_at().values():
+        guards.extend(names)
+    return guards
 
 
 def _require_judgings(loaded: LoadedConfig, judges: Sequence[BuiltPart]) -> None:
@@ -117,19 +125,22 @@ def _require_places(loaded: LoadedConfig, defenses: Sequence[BuiltPart]) -> None
     pipeline = loaded.config.pipeline
     if pipeline is None:
         return
-    built = {each.manifest.name: each.part for each in defenses}
+    built = {defense.manifest.name: defense.part for defense in defenses}
     before: list[tuple[str, Keys]] = [(name, _SHORT_FORM) for name in pipeline.guards]
     for arm, settings in pipeline.arms.items():
         for place in (Place.INPUT, Place.CONTEXT):
             path: Keys = ("pipeline", "arms", arm, place.value)
-            before += [(name, path) for name in settings.guards_at().get(place, ())]
+            for name in settings.guards_at().get(place, ()):
+                before.append((name, path))
     for name, path in before:
         if name not in built:
             continue
         reads_answers = built[name].capabilities.view is View.RESPONSE
         if reads_answers and path == _SHORT_FORM:
             continue  # in the short form its view says that it stands behind the model
-        reader = name if reads_answers else _answer_reader(loaded, name)
+        reader = _answer_reader(loaded, name)
+        if reads_answers:
+            reader = name
         if reader:
             mistake = ConfigError(
                 f"{name} would stand before the model, and {reader} looks at its answer (view: "
@@ -147,8 +158,8 @@ def _require_sessions(loaded: LoadedConfig, defenses: Sequence[BuiltPart]) -> No
         return
     arms: dict[str, tuple[str, ...]] = {name: (name,) for name in pipeline.guards}
     for arm, settings in pipeline.arms.items():
-        arms[arm] = tuple(name for names in settings.guards_at().values() for name in names)
-    has_turns = any(getattr(each, "turns", "last") != "last" for each in loaded.config.data)
+        arms[arm] = tuple(_guards_of(settings))
+    has_turns = any(getattr(data, "turns", "last") != "last" for data in loaded.config.data)
     try:
         guards = [as_guard(built.part) for built in defenses]
         refuse_shared_sessions(guards, arms, has_turns=has_turns)
@@ -158,8 +169,7 @@ def _require_sessions(loaded: LoadedConfig, defenses: Sequence[BuiltPart]) -> No
 
 def _require_chunks(loaded: LoadedConfig) -> None:
     """Refuse guards that would be asked too often, or that rewrite what has gone out in part."""
-    pipeline = loaded.config.pipeline
-    for arm, settings in ({} if pipeline is None else pipeline.arms).items():
+    for arm, settings in loaded.config.pipeline_arms.items():
         rule = settings.chunks
         if rule is None or rule.every is None:
             continue
@@ -198,10 +208,17 @@ def longest_answer(loaded: LoadedConfig) -> int | None:
     return int(tokens) * CHARACTERS_A_TOKEN
 
 
+def members_of(settings: object) -> Sequence[str]:
+    """Return the defenses that a defense is made of (the setting `of`: a name or several)."""
+    of: str | Sequence[str] = getattr(settings, "of", ())
+    if isinstance(of, str):
+        return (of,)
+    return of
+
+
 def _answer_reader(loaded: LoadedConfig, name: str) -> str:
     """Return the first defense that a defense is made of and that looks at answers, or nothing."""
-    of: str | Sequence[str] = getattr(loaded.parts["defenses", name], "of", ())
-    for member in (of,) if isinstance(of, str) else of:
+    for member in members_of(loaded.parts["defenses", name]):
         if getattr(loaded.parts["defenses", member], "view", None) == View.RESPONSE:
             return member
         below = _answer_reader(loaded, member)
@@ -212,7 +229,7 @@ def _answer_reader(loaded: LoadedConfig, name: str) -> str:
 
 def build_judges(loaded: LoadedConfig, services: Services | None) -> Iterator[BuiltPart]:
     """Build the judges of a pipeline, in its order."""
-    judges = loaded.config.pipeline.judges if loaded.config.pipeline is not None else []
+    judges = loaded.config.pipeline_judges
     for index in range(len(judges)):
         path, name = ("pipeline", "judges", str(index)), judge_name(judges, index)
         yield build_one(loaded, path, "judge", name=name, services=services)
@@ -240,17 +257,11 @@ def _build_defense(
     *,
     above: tuple[str, ...],
 ) -> None:
-    """Build one defense after those it is made of (the setting `of`: a name or several)."""
+    """Build one defense after those it is made of."""
     if name in built:
         return
-    if name in above or len(above) > _MOST_LINKS:
-        fault = "contains itself" if name in above else f"has more than {_MOST_LINKS} links"
-        circle = ConfigError(
-            f"the chain {' -> '.join([*above, name][-9:])} {fault}.\nNext: take a link out."
-        )
-        raise locate_error(circle, loaded, ("defenses", above[-1], "of"))
-    of: str | Sequence[str] = getattr(loaded.parts["defenses", name], "of", ())
-    members = (of,) if isinstance(of, str) else of
+    _require_no_circle(loaded, name, above)
+    members = members_of(loaded.parts["defenses", name])
     for member in members:
         if member not in loaded.config.defenses:
             unknown = UnknownName("defense", member, loaded.config.defenses)
@@ -277,6 +288,19 @@ def _build_defense(
     hashes = [built[member].manifest.fingerprint for member in members]
     manifest = _manifest(loaded, path, part, name=name, kind="defense", below=hashes)
     built[name] = BuiltPart(part=part, manifest=manifest)
+
+
+def _require_no_circle(loaded: LoadedConfig, name: str, above: tuple[str, ...]) -> None:
+    """Refuse a defense that is made of itself, or of a chain without an end in sight."""
+    if name in above:
+        fault = "contains itself"
+    elif len(above) > _MOST_LINKS:
+        fault = f"has more than {_MOST_LINKS} links"
+    else:
+        return
+    chain = " -> ".join([*above, name][-9:])
+    circle = ConfigError(f"the chain {chain} {fault}.\nNext: take a link out.")
+    raise locate_error(circle, loaded, ("defenses", above[-1], "of"))
 
 
 def _as_part(made: object) -> object:
@@ -331,10 +355,12 @@ def price_here(loaded: LoadedConfig, part: Any) -> PricedPart | PricedChain | No
         if stated is None:
             return None
         return PricedPart(price=stated)
-    price, of = price_at(loaded, path), getattr(loaded.parts[path], "of", None)
-    while price is None and isinstance(of, str):
+    price = price_at(loaded, path)
+    of = getattr(loaded.parts[path], "of", None)
+    while price is None and isinstance(of, str):  # what only wraps another costs what that costs
         path = ("defenses", of)
-        price, of = price_at(loaded, path), getattr(loaded.parts[path], "of", None)
+        price = price_at(loaded, path)
+        of = getattr(loaded.parts[path], "of", None)
     if price is None:
         return None
     if not isinstance(part, Guard):  # a proxy around tools is shown their texts
@@ -345,12 +371,16 @@ def price_here(loaded: LoadedConfig, part: Any) -> PricedPart | PricedChain | No
 def calls_service(loaded: LoadedConfig, name: str) -> bool:
     """Tell whether a defense calls a service, or one that it is made of."""
     settings = loaded.parts["defenses", name]
-    of: str | Sequence[str] = getattr(settings, "of", ())
-    members = (of,) if isinstance(of, str) else of
-    return bool(service_address(settings)) or any(calls_service(loaded, n) for n in members)
+    if service_address(settings):
+        return True
+    return any(calls_service(loaded, member) for member in members_of(settings))
 
 
 def _context(loaded: LoadedConfig, path: Keys, services: Services | None) -> BuildContext:
+    """Return what a part is built with; patterns of a foreign folder get less time."""
+    timeout_s = PATTERN_TIMEOUT_S
+    if loaded.is_foreign:
+        timeout_s = FOLDER_TIMEOUT_S
     return BuildContext(
         folder=loaded.folder,
         seed=loaded.config.run.seed,
@@ -358,7 +388,7 @@ def _context(loaded: LoadedConfig, path: Keys, services: Services | None) -> Bui
         defenses={},
         prices=loaded.config.prices,
         where=".".join(path),
-        alarm=partial(CallAlarm, FOLDER_TIMEOUT_S if loaded.is_foreign else PATTERN_TIMEOUT_S),
+        alarm=partial(CallAlarm, timeout_s),
     )
 
 
@@ -369,12 +399,15 @@ def build_one(
     system_prompt = ""
     if path[0] == "pipeline":
         system_prompt = instructions(loaded)
-    prompt = system_prompt if kind == "judge" else ""
-    context = replace(_context(loaded, path, services), system_prompt=prompt)
+    context = _context(loaded, path, services)
+    if kind == "judge":
+        context = replace(context, system_prompt=system_prompt)
     context = replace(context, members=_members(loaded, path, name, context))
     part = _build_settings(loaded, path, name, context)
-    # It may stand in a file, and a judge is told it too: another one is another part.
-    below = [sha256(system_prompt.encode()).hexdigest()] if system_prompt else ()
+    below = []
+    if system_prompt:
+        # It may stand in a file, and a judge is told it too: another one is another part.
+        below.append(sha256(system_prompt.encode()).hexdigest())
     manifest = _manifest(loaded, path, part, name=name, kind=kind, below=below)
     return BuiltPart(part=part, manifest=manifest)
 
@@ -382,12 +415,13 @@ def build_one(
 def build_agent(loaded: LoadedConfig, number: int, services: Services | None) -> BuiltPart:
     """Build one agent of a run: what makes an agent for each case."""
     agent = loaded.config.agent
-    name = agent.agent_names[number] if agent is not None else ""
+    name = ""
+    if agent is not None:
+        name = agent.agent_names[number]
     path = ("agent", "agents", str(number))
     part = _build_settings(loaded, path, name, _context(loaded, path, services))
-    return BuiltPart(
-        part=part, manifest=_manifest(loaded, path, part, name=name, kind="agent", below=())
-    )
+    manifest = _manifest(loaded, path, part, name=name, kind="agent", below=())
+    return BuiltPart(part=part, manifest=manifest)
 
 
 def build_gradient(loaded: LoadedConfig, attacked: Sequence[BuiltPart]) -> GradientAttack | None:
@@ -446,11 +480,15 @@ def instructions(loaded: LoadedConfig, path: Keys = ("pipeline", "model")) -> st
 
 
 def _written_settings(loaded: LoadedConfig, path: Keys) -> Mapping[str, Any]:
+    """Return the settings at a path as they are written; a name alone is a type."""
     settings: Any = loaded.config
     for step in path:
-        is_field = not isinstance(settings, dict | list)
-        key = int(step) if isinstance(settings, list) else step
-        settings = getattr(settings, step) if is_field else settings[key]
+        if isinstance(settings, list):
+            settings = settings[int(step)]
+        elif isinstance(settings, dict):
+            settings = settings[step]
+        else:
+            settings = getattr(settings, step)
     if isinstance(settings, str):
         settings = {"type": settings}
     return cast("Mapping[str, Any]", settings)
@@ -459,10 +497,15 @@ def _written_settings(loaded: LoadedConfig, path: Keys) -> Mapping[str, Any]:
 def _manifest(
     loaded: LoadedConfig, path: Keys, part: object, *, name: str, kind: str, below: Sequence[str]
 ) -> PartManifest:
+    """Describe a part as a run stores it.
+
+    Its fingerprint covers its settings, type, stated version and files, and the fingerprints of
+    what it is made of (`below`), in this order.
+    """
     written, resolved = _written_settings(loaded, path), loaded.parts[path].model_dump(mode="json")
-    can = part.capabilities if isinstance(part, Guard) else None
+    part_type = str(written["type"])
     digest = sha256(json.dumps(resolved, sort_keys=True).encode())
-    digest.update(str(written["type"]).encode())
+    digest.update(part_type.encode())
     identity = Identity()
     source = source_of(part)
     if isinstance(source, FunctionDefense | AsyncFunctionDefense):
@@ -472,26 +515,37 @@ def _manifest(
     stated = written.get("version") or resolved.get("version") or identity.version
     if stated:
         digest.update(f"version {stated}".encode())
-    for file in _files_of(part if can is None else can):
+    view, threshold, files = _view_of(part), None, _files_of(part)
+    if isinstance(part, Guard):
+        can = part.capabilities
+        view, threshold, files = can.view.value, can.threshold, _files_of(can)
+    for file in files:
         with file.open("rb") as content:
             named = partial(sha256, file.name.encode())
             digest.update(file_digest(content, named).digest())
     for fingerprint in below:
         digest.update(bytes.fromhex(fingerprint))
-    package = f"guardmark {VERSION}" * any(written["type"] in types for types in INERT.values())
-    is_here = not (resolved.get("env") or resolved.get("interpreter"))
-    target = str(resolved.get("target") or "") * is_here
     return PartManifest(
         name=name,
         kind=kind,
-        type=str(written["type"]),
-        version=str(stated or package or package_of(kind, str(written["type"]), target)),
+        type=part_type,
+        version=str(stated or _package_version(kind, part_type, resolved)),
         fingerprint=digest.hexdigest(),
-        view=_view_of(part) if can is None else can.view.value,
-        threshold=None if can is None else can.threshold,
+        view=view,
+        threshold=threshold,
         settings=resolved | identity.settings | _stated(loaded, path, kind=kind),
         role=str(written.get("role") or ""),
     )
+
+
+def _package_version(kind: str, part_type: str, settings: Mapping[str, Any]) -> str:
+    """Return the package that a part comes from, with its version; empty where none is known."""
+    if any(part_type in types for types in INERT.values()):
+        return f"guardmark {VERSION}"
+    target = str(settings.get("target") or "")
+    if settings.get("env") or settings.get("interpreter"):
+        target = ""  # it is installed elsewhere: what is installed here says nothing of it
+    return package_of(kind, part_type, target)
 
 
 def _view_of(part: object) -> str:
@@ -502,23 +556,36 @@ def _view_of(part: object) -> str:
 
 def _stated(loaded: LoadedConfig, path: Keys, *, kind: str) -> dict[str, object]:
     """Return what settings name and do not hold: the text, the address, what it learned from."""
-    text, key = instructions(loaded, path), "system_prompt" if kind == "model" else "instructions"
+    stated: dict[str, object] = {}
+    text = instructions(loaded, path)
+    if text:
+        key = "instructions"
+        if kind == "model":
+            key = "system_prompt"
+        stated[key] = text
+        stated[f"{key}_sha256"] = sha256(text.encode()).hexdigest()
     address = service_address(loaded.parts[path])
-    told = {key: text, f"{key}_sha256": sha256(text.encode()).hexdigest()} if text else {}
-    told |= {"address": address.partition("?")[0]} if address else {}
+    if address:
+        stated["address"] = address.partition("?")[0]
     profile = None
     if kind == "defense":
         profile = getattr(loaded.parts[path], "profile", None)
-    if profile and (known := describe_profile(profile)).trained_on:
-        return {**told, "trained_on": {"source": known.source, "data": list(known.trained_on)}}
-    return dict(told)
+    if profile:
+        description = describe_profile(profile)
+        if description.trained_on:
+            data = list(description.trained_on)
+            stated["trained_on"] = {"source": description.source, "data": data}
+    return stated
 
 
 def _files_of(part: object) -> Iterator[Path]:
     """The files a part says it was made from, in order; a folder stands for its files."""
-    for path in map(Path, getattr(part, "files", ())):
-        is_folder = path.is_dir()
-        yield from sorted(p for p in path.rglob("*") if p.is_file()) if is_folder else [path]
+    for name in getattr(part, "files", ()):
+        path = Path(name)
+        if path.is_dir():
+            yield from sorted(below for below in path.rglob("*") if below.is_file())
+        else:
+            yield path
 
 
 def service_address(settings: BaseModel) -> str:
@@ -555,18 +622,16 @@ def open_services(
     from guardmark.store.locks import try_lock
 
     usual = loaded.config.run.concurrency
-    limits = {
-        base: ServiceLimits(
-            **{key: value for key, value in service if key != "max_answer_mib"}
-            | {
-                "max_response_bytes": service.max_answer_mib * MIB,
-                "concurrency": service.concurrency or usual,
-                "ca_file": str(loaded.folder / service.ca_file) if service.ca_file else None,
-                "base_urls": tuple(service.base_urls),
-            }
-        )
-        for base, service in loaded.config.services.items()
-    }
+    limits = {}
+    for base, service in loaded.config.services.items():
+        stated = dict(service)
+        stated["max_response_bytes"] = stated.pop("max_answer_mib") * MIB
+        stated["concurrency"] = service.concurrency or usual
+        stated["ca_file"] = None
+        if service.ca_file:
+            stated["ca_file"] = str(loaded.folder / service.ca_file)
+        stated["base_urls"] = tuple(service.base_urls)
+        limits[base] = ServiceLimits(**stated)
     return Services(
         limits,
         default=ServiceLimits(concurrency=usual),
@@ -590,14 +655,15 @@ async def close_parts(parts: Iterable[object], services: Services | None) -> Non
 
 def concurrency_of(loaded: LoadedConfig) -> Mapping[str, int]:
     """Return how many calls each part may have in flight, where a service says it."""
-    # What helps an attacker is no part of a run.
-    parts = [(path, settings) for path, settings in loaded.parts.items() if path[0] != "adaptive"]
-    return {
-        name_at(loaded, path): service.concurrency * (1 + len(service.base_urls))
-        for path, settings in parts
-        for base, service in loaded.config.services.items()
-        if service.concurrency and is_below(service_address(settings), base)
-    }
+    calls: dict[str, int] = {}
+    for path, settings in loaded.parts.items():
+        if path[0] == "adaptive":  # what helps an attacker is no part of a run
+            continue
+        address = service_address(settings)
+        for base, service in loaded.config.services.items():
+            if service.concurrency and is_below(address, base):
+                calls[name_at(loaded, path)] = service.concurrency * (1 + len(service.base_urls))
+    return calls
 
 
 def asked_once(loaded: LoadedConfig) -> frozenset[str]:
@@ -605,10 +671,12 @@ def asked_once(loaded: LoadedConfig) -> frozenset[str]:
     pipeline, run = loaded.config.pipeline, loaded.config.run
     if pipeline is None or run.repeats == 1 or run.repeat_guards:
         return frozenset()
-    named = (*pipeline.guards, *pipeline.guards_at(Place.INPUT))
-    guards = {name: loaded.parts.get(("defenses", name)) for name in named}
-    fixed = {name for name, settings in guards.items() if getattr(settings, "draws_nothing", False)}
-    return frozenset(fixed.union(pipeline.deterministic))
+    fixed = set(pipeline.deterministic)
+    for name in (*pipeline.guards, *pipeline.guards_at(Place.INPUT)):
+        settings = loaded.parts.get(("defenses", name))
+        if getattr(settings, "draws_nothing", False):
+            fixed.add(name)
+    return frozenset(fixed)
 
 
 def name_at(loaded: LoadedConfig, path: tuple[str, ...]) -> str:

@@ -89,7 +89,9 @@ def load_config(path: Path) -> LoadedConfig:
         )
     hint = "\nTo start one: guardmark init > bench.yaml"
     text = read_text(path, f"The configuration {path}", next_step=hint)
-    shown_as = "standard input" if str(path) == STANDARD_INPUT else str(path)
+    shown_as = str(path)
+    if shown_as == STANDARD_INPUT:
+        shown_as = "standard input"
     return parse_config(text, folder=path.resolve().parent, shown_as=shown_as)
 
 
@@ -97,7 +99,9 @@ def parse_config(text: str, *, folder: Path, shown_as: str) -> LoadedConfig:
     """Check the text of a configuration."""
     document, source = parse_yaml(text, shown_as)
     if not isinstance(document, dict):
-        kind = "nothing" if document is None else f"a {type(document).__name__}"
+        kind = f"a {type(document).__name__}"
+        if document is None:
+            kind = "nothing"
         raise ConfigError(
             f"{shown_as}: expected settings (version, data, defenses ...), found {kind}.\n"
             "To start one: guardmark init > bench.yaml"
@@ -112,11 +116,9 @@ def config_around(
     _, own = parse_yaml(read_text(path, f"The file {path}"), str(path))
     places = dict(own.places)
     for origin, section in moved.items():
-        places.update(
-            (section + place[len(origin) :], at)
-            for place, at in own.places.items()
-            if place[: len(origin)] == origin
-        )
+        for place, line in own.places.items():
+            if place[: len(origin)] == origin:
+                places[section + place[len(origin) :]] = line
     return _checked(document, Source(shown_as=str(path), places=places), path.resolve().parent)
 
 
@@ -192,9 +194,10 @@ def _check_parts(
                     f"{source.where((*path, 'role'))}: {dotted}.role can be {BASELINE_ROLE} only: "
                     "a defense to compare with, which no gate limits. Leave it out for a candidate."
                 )
-            members = getattr(checked[path], "judges", ()) if kind == "judge" else ()
-            panel = [(kind, (*path, "judges", str(n)), each) for n, each in enumerate(members)]
-            waiting.extendleft(reversed(panel))
+            if kind == "judge":  # a panel's members are checked next, in their order
+                members = list(enumerate(getattr(checked[path], "judges", ())))
+                for number, member in reversed(members):
+                    waiting.appendleft((kind, (*path, "judges", str(number)), member))
         except ConfigError as error:
             mistakes.append(f"{source.where((*path, 'type'))}: {dotted}: {error}")
         except ValidationError as error:
@@ -217,9 +220,12 @@ def _not_rebuilt(settings: Mapping[str, Any]) -> str:
 def part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Keys, dict[str, Any]]]:
     """Yield kind, place and settings of each part that a document names; nothing is imported."""
     for kind, path, settings in _places_of_parts(document):
-        if isinstance(settings, dict):
-            is_helper = path[0] == "adaptive" and kind != "gradient"
-            yield helper_kind(kind, settings) if is_helper else kind, path, settings
+        if not isinstance(settings, dict):
+            continue
+        if path[0] == "adaptive" and kind != "gradient":
+            yield helper_kind(kind, settings), path, settings
+        else:
+            yield kind, path, settings
 
 
 def _places_of_parts(document: dict[str, Any]) -> Iterator[tuple[str, Keys, object]]:
@@ -262,7 +268,7 @@ def _section(document: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _loose_ends(config: Config, source: Source) -> Iterator[str]:
-    """Names that point nowhere."""
+    """Yield a mistake for each name of the pipeline's short form that points nowhere."""
     known = [*config.defenses, "none"]
     if config.pipeline is not None:
         for key in ("guards", "deterministic"):
@@ -274,13 +280,13 @@ def _loose_ends(config: Config, source: Source) -> Iterator[str]:
 
 
 def _loose_guards(config: Config, source: Source) -> Iterator[str]:
-    """Names of guards in arms that point nowhere."""
+    """Yield a mistake for each name of a guard in an arm that points nowhere."""
     stated: list[tuple[str, str, Mapping[Place, Sequence[str]]]] = []
     if config.agent is not None:
-        stated += [("agent", arm, each.guards_at()) for arm, each in config.agent.arms.items()]
-    if config.pipeline is not None:
-        arms = config.pipeline.arms
-        stated += [("pipeline", arm, each.guards_at()) for arm, each in arms.items()]
+        for arm, agent_arm in config.agent.arms.items():
+            stated.append(("agent", arm, agent_arm.guards_at()))
+    for arm, pipeline_arm in config.pipeline_arms.items():
+        stated.append(("pipeline", arm, pipeline_arm.guards_at()))
     for section, arm, places in stated:
         for place, names in places.items():
             for name in names:
@@ -320,11 +326,13 @@ def builtin_config(
         return parse_config(text, folder=Path.cwd(), shown_as="built-in")
     document, source = parse_yaml(text, "built-in")
     document = cast("dict[str, Any]", document)
-    known, document["data"] = document["defenses"], [{"builtin": DEFAULT_SET}]
-    document["defenses"] = {
-        name: known.get(name) or {"type": TYPES[kind_of_profile(name)], "profile": name}
-        for name in defenses
-    }
+    known, chosen = document["defenses"], {}
+    for name in defenses:
+        chosen[name] = known.get(name)
+        if chosen[name] is None:
+            chosen[name] = {"type": TYPES[kind_of_profile(name)], "profile": name}
+    document["data"] = [{"builtin": DEFAULT_SET}]
+    document["defenses"] = chosen
     if service is not None:
         document["defenses"]["service"] = _service(**service)
         # What is wrong with it was typed as an option: no file holds it.
@@ -334,15 +342,21 @@ def builtin_config(
 
 def _service(headers: Sequence[str], body: str, **paths: str | None) -> dict[str, Any]:
     """Return the settings of an HTTP defense that is described by options alone."""
-    named = dict(each.partition("=")[::2] for each in headers)
-    if not all(named.values()):
-        raise ConfigError("--header must be NAME=VARIABLE, such as X-Api-Key=GUARD_KEY.")
-    return {
+    variables: dict[str, dict[str, str]] = {}
+    for header in headers:
+        name, _, variable = header.partition("=")
+        if not variable:
+            raise ConfigError("--header must be NAME=VARIABLE, such as X-Api-Key=GUARD_KEY.")
+        variables[name] = {"env": variable}
+    settings: dict[str, Any] = {
         "type": "http",
         "body": parse_yaml(body, "--body")[0],
-        "headers": {name: {"env": variable} for name, variable in named.items()},
-        **{name: path for name, path in paths.items() if path},
+        "headers": variables,
     }
+    for name, path in paths.items():
+        if path:
+            settings[name] = path
+    return settings
 
 
 def locate_error(error: ConfigError, loaded: LoadedConfig, path: tuple[str, ...]) -> ConfigError:
@@ -352,12 +366,12 @@ def locate_error(error: ConfigError, loaded: LoadedConfig, path: tuple[str, ...]
         return ConfigError("\n".join([*lines, *error.more]))
     message = str(error)
     # Many messages begin with the dotted setting they are about; the deepest is the place.
-    named = [
-        known
-        for known in loaded.source.places
-        if known[: len(path)] == path and message.startswith(".".join(known))
-    ]
-    return ConfigError(_located(loaded, max(named, key=len, default=path), message))
+    deepest: Keys = ()
+    for known in loaded.source.places:
+        is_below = known[: len(path)] == path
+        if is_below and message.startswith(".".join(known)) and len(known) > len(deepest):
+            deepest = known
+    return ConfigError(_located(loaded, deepest or path, message))
 
 
 def _located(loaded: LoadedConfig, path: tuple[str, ...], message: str) -> str:
@@ -371,8 +385,9 @@ def _located(loaded: LoadedConfig, path: tuple[str, ...], message: str) -> str:
 def load_data(loaded: LoadedConfig, *, limit: int | None = None) -> LoadedData:
     """Read and validate every data set of a configuration."""
     run = loaded.config.run
-    most = run.limit if limit is None else limit
-    return load(_specs(loaded), taxonomy_of(loaded.config), limit=most, seed=run.seed)
+    if limit is None:
+        limit = run.limit
+    return load(_specs(loaded), taxonomy_of(loaded.config), limit=limit, seed=run.seed)
 
 
 def read_data(loaded: LoadedConfig, *, limit: int | None = None) -> DataReading | LoadedData:
@@ -440,8 +455,12 @@ def require_gate(config: Config, defenses: Sequence[str]) -> None:
 def _require_facets(config: Config) -> None:
     """Refuse limits on a facet that the run would not be sliced by."""
     known = (*FACET_NAMES, *config.stats.slices)
-    for limits in (config.gate, config.gate.system) if config.gate else ():
-        for name in (*limits.per_metadata, *(each.facet for each in limits.every)):
+    if config.gate is None:
+        return
+    for limits in (config.gate, config.gate.system):
+        facets = [*limits.per_metadata]
+        facets += [limit.facet for limit in limits.every]
+        for name in facets:
             if name not in known:
                 kind = "facet to limit (stats.slices names fields of metadata)"
                 raise UnknownName(kind, name, known)
@@ -494,7 +513,9 @@ def config_sha256(
             run.pop(setting, None)
     document["parts"] = {part.name: part.fingerprint for part in parts}
     document["only"] = sorted(only)
-    document["limit"] = config.run.limit if limit is None else limit
+    if limit is None:
+        limit = config.run.limit
+    document["limit"] = limit
     text = json.dumps(document, sort_keys=True, ensure_ascii=False)
     return sha256(text.encode()).hexdigest()
 
@@ -505,23 +526,26 @@ def config_schema() -> dict[str, Any]:
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     definitions: dict[str, Any] = schema.setdefault("$defs", {})
     for kind in GROUPS:
-        types = {f"{kind}.{each}": each for each in sorted(known_types(kind))}
-        for name, part_type in types.items():
+        choices = []
+        for part_type in sorted(known_types(kind)):
+            name = f"{kind}.{part_type}"
             definitions[name] = _part_schema(kind, part_type, definitions)
-        definitions[kind] = {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in types]}
+            choices.append({"$ref": f"#/$defs/{name}"})
+        definitions[kind] = {"oneOf": choices}
     schema["properties"]["defenses"]["additionalProperties"] = {"$ref": "#/$defs/defense"}
     pipeline = definitions["PipelineSettings"]["properties"]
     pipeline["model"] = {"$ref": "#/$defs/model"}
     pipeline["judges"]["items"] = {"$ref": "#/$defs/judge"}
     adaptive = definitions["AdaptiveSettings"]["properties"]
     for helper, kinds in HELPERS.items():
-        places = [{"$ref": f"#/$defs/{kind}"} for kind in kinds]
-        adaptive[helper] = {"anyOf": [*places, {"type": "null"}]}
+        choices = [{"$ref": f"#/$defs/{kind}"} for kind in kinds]
+        adaptive[helper] = {"anyOf": [*choices, {"type": "null"}]}
     describe_keys(schema, tomllib.loads((_APP / "keys.toml").read_text("utf-8")))
     return {**schema, "title": "guardmark configuration"}
 
 
 def _part_schema(kind: str, part_type: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of one type of part; what it refers to joins the other definitions."""
     part = settings_model(kind, part_type).model_json_schema()
     definitions.update(part.pop("$defs", {}))
     version = {"type": "string", "default": "", "description": "Its version, as reports show it."}

@@ -27,13 +27,16 @@ from guardmark.store.schema import STAGE_CODE, query
 from guardmark.store.under_way import POSSIBLY_BILLED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+    from typing import TypeVar
 
-    from guardmark.core.manifest import RunManifest
+    from guardmark.core.manifest import PartManifest, RunManifest
     from guardmark.core.sample import Sample
     from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter
+
+    T = TypeVar("T")
 
 _CHUNK: Final = 1000
 _LISTED: Final = 4
@@ -77,14 +80,16 @@ def describe_merged(sources: Sequence[MergeSource], *, allow_missing: bool) -> R
     if _are_shards(sources):
         wrong += _faults_of_shards(sources, allow_missing=allow_missing)
         _refuse(wrong)
-        held = [source.shards for source in sources if source.shards is not None]
-        numbers = frozenset[int]().union(*(each.numbers for each in held))
-        return _whole(sources, ShardSet(numbers=numbers, of=held[0].of))
-    wrong += [line for source in sources[1:] for line in _faults_beside(first, source)]
-    names = Counter(name for source in sources for name in source.reader.defenses())
-    for name in (name for name, count in names.items() if count > 1):
-        homes = [source.label for source in sources if name in source.reader.defenses()]
-        wrong.append(f"the defense {name!a} is in {' and in '.join(homes)}")
+        return _whole(sources)
+    for source in sources[1:]:
+        wrong += _faults_beside(first, source)
+    homes = defaultdict[str, list[str]](list)
+    for source in sources:
+        for name in source.reader.defenses():
+            homes[name].append(source.label)
+    for name, labels in homes.items():
+        if len(labels) > 1:
+            wrong.append(f"the defense {name!a} is in {' and in '.join(labels)}")
     if len(sources) == 1:
         wrong.append(f"{first.label} alone is not a shard: name the runs to join it with")
     _refuse(wrong)
@@ -93,20 +98,26 @@ def describe_merged(sources: Sequence[MergeSource], *, allow_missing: bool) -> R
 
 def _are_shards(sources: Sequence[MergeSource]) -> bool:
     """Tell whether runs are parts of one run; else each is to measure other defenses."""
-    is_same_part = len({str(source.shards) for source in sources}) == 1
-    is_same_run = len({source.manifest.config_sha256 for source in sources}) == 1
-    return any(source.shards for source in sources) and (is_same_run or not is_same_part)
+    if not any(source.shards for source in sources):
+        return False
+    parts = {str(source.shards) for source in sources}
+    runs = {source.manifest.config_sha256 for source in sources}
+    return len(runs) == 1 or len(parts) > 1
 
 
-def _refuse(wrong: Sequence[str]) -> None:
-    if wrong:
-        listed = [f"  {line}" for line in wrong[:_LISTED]]
-        more = len(wrong) - _LISTED
-        listed += [f"  ... and {more:,} more"] if more > 0 else []
-        raise StoreError("\n".join(["These runs cannot be merged; nothing was written:", *listed]))
+def _refuse(faults: Sequence[str]) -> None:
+    """Raise a StoreError that names the first faults, where there are any."""
+    if not faults:
+        return
+    lines = ["These runs cannot be merged; nothing was written:"]
+    lines += [f"  {fault}" for fault in faults[:_LISTED]]
+    if len(faults) > _LISTED:
+        lines.append(f"  ... and {len(faults) - _LISTED:,} more")
+    raise StoreError("\n".join(lines))
 
 
 def _unfit(source: MergeSource) -> Iterator[str]:
+    """Yield why a run cannot be merged with any other."""
     status, label = source.reader.status(), source.label
     if status.state is not RunState.COMPLETE:
         yield (
@@ -117,7 +128,7 @@ def _unfit(source: MergeSource) -> Iterator[str]:
     _built(source.manifest)
     _samples_of(source.manifest)
     own = {FIRST_LAYER, "refused-fields"}
-    added = [each for each in source.reader.layers() if each.partition("/")[0] not in own]
+    added = [layer for layer in source.reader.layers() if layer.partition("/")[0] not in own]
     if added:
         yield f"{label} was judged or attacked since ({added[0]!a:.60}): merge first, then do that"
     if _of_run(source.manifest).get("stop_when"):
@@ -127,10 +138,16 @@ def _unfit(source: MergeSource) -> Iterator[str]:
         yield f"{label} is not what was committed: {damage[0]!a:.200}"
 
 
+def _most_common(values: Iterable[T]) -> T:
+    ((value, _),) = Counter(values).most_common(1)
+    return value
+
+
 def _faults_of_shards(sources: Sequence[MergeSource], *, allow_missing: bool) -> Iterator[str]:
-    of = Counter(each.shards.of for each in sources if each.shards).most_common(1)[0][0]
-    made = [(each.manifest.config_sha256, each.manifest.data_sha256) for each in sources]
-    first = sources[made.index(Counter(made).most_common(1)[0][0])]  # never the odd one
+    """Yield why shards are not those of one run, each exactly once."""
+    of = _most_common(source.shards.of for source in sources if source.shards)
+    origins = [(source.manifest.config_sha256, source.manifest.data_sha256) for source in sources]
+    first = sources[origins.index(_most_common(origins))]  # never the odd one
     homes = defaultdict[int, list[str]](list)
     is_faulty = False
     for source in sources:
@@ -170,9 +187,11 @@ def _foreign(source: MergeSource, first: MergeSource, of: int) -> str:
 
 
 def _faults_beside(first: MergeSource, source: MergeSource) -> Iterator[str]:
+    """Yield why the defenses of a run were not measured as those of the first."""
     label, manifest = source.label, source.manifest
-    seals = [each.reader.connection.meta("samples") for each in (first, source)]
-    if manifest.data_sha256 != first.manifest.data_sha256 or seals[0] != seals[1]:
+    samples = source.reader.connection.meta("samples")
+    is_same_part = samples == first.reader.connection.meta("samples")
+    if manifest.data_sha256 != first.manifest.data_sha256 or not is_same_part:
         yield f"{label} is of other data than {first.label}, or of another part of it"
     what = _difference(_conditions(first.manifest), _conditions(manifest))
     if what:
@@ -182,21 +201,30 @@ def _faults_beside(first: MergeSource, source: MergeSource) -> Iterator[str]:
 
 
 def _conditions(manifest: RunManifest) -> dict[str, object]:
+    """Return under which conditions a run measured its defenses."""
     run = {name: _of_run(manifest).get(name) for name in _SAME_OF_RUN}
-    settings = {name: manifest.settings.get(name) for name in _SAME}
-    return {**settings, "run": run, "guardmark": manifest.guardmark_version}
+    conditions = {name: manifest.settings.get(name) for name in _SAME}
+    return {**conditions, "run": run, "guardmark": manifest.guardmark_version}
 
 
 def _configured(manifest: RunManifest) -> dict[str, object]:
-    run = {key: value for key, value in _of_run(manifest).items() if key != "shard"}
-    parts = {part.name: {"fingerprint": part.fingerprint} for part in manifest.parts}
-    kept = {key: value for key, value in manifest.settings.items() if key not in UNHASHED}
-    return {**kept, "run": run, "parts": parts}
+    """Return the settings of a run in which all its shards agree."""
+    configured = dict(manifest.settings)
+    for section in UNHASHED:
+        configured.pop(section, None)
+    run = dict(_of_run(manifest))
+    run.pop("shard", None)
+    configured["run"] = run
+    configured["parts"] = {part.name: {"fingerprint": part.fingerprint} for part in manifest.parts}
+    return configured
 
 
 def _built(manifest: RunManifest) -> dict[str, object]:
-    parts = {part.name: f"{part.type} {part.version}" for part in manifest.parts}
-    return {"guardmark": manifest.guardmark_version, **parts}
+    """Return what a run was made with."""
+    built: dict[str, object] = {"guardmark": manifest.guardmark_version}
+    for part in manifest.parts:
+        built[part.name] = f"{part.type} {part.version}"
+    return built
 
 
 def _samples_of(manifest: RunManifest) -> int:
@@ -217,14 +245,21 @@ def _difference(first: Mapping[str, Any], other: Mapping[str, Any], above: str =
 
 
 def _of_run(manifest: RunManifest) -> Mapping[str, Any]:
+    """Return the section `run` of a run's configuration; empty where there is none."""
     run = manifest.settings.get("run")
     if isinstance(run, dict):
         return run
     return {}
 
 
-def _whole(sources: Sequence[MergeSource], held: ShardSet) -> RunManifest:
+def _whole(sources: Sequence[MergeSource]) -> RunManifest:
+    """Describe the run that its shards make, which may still lack some."""
     first = sources[0].manifest
+    of, numbers = 0, frozenset[int]()
+    for source in sources:
+        if source.shards is not None:
+            of, numbers = source.shards.of, numbers | source.shards.numbers
+    held = ShardSet(numbers=numbers, of=of)
     shard = None
     if held.missing:
         shard = str(held)
@@ -237,11 +272,14 @@ def _whole(sources: Sequence[MergeSource], held: ShardSet) -> RunManifest:
 
 
 def _joined(sources: Sequence[MergeSource]) -> RunManifest:
+    """Describe the run that holds the defenses of several runs."""
     manifests = [source.manifest for source in sources]
     first = manifests[0]
     measured: dict[str, object] = {}
     others: dict[str, object] = {}
+    parts: list[PartManifest] = []
     for source in sources:
+        parts.extend(source.manifest.parts)
         stated = source.manifest.settings.get("defenses")
         if not isinstance(stated, dict):
             continue
@@ -252,12 +290,15 @@ def _joined(sources: Sequence[MergeSource]) -> RunManifest:
                 others[name] = settings
     hashes = [manifest.config_sha256 for manifest in manifests]
     labels = ", ".join(source.label for source in sources)
+    evaluator = f"joined from the runs {labels}"
+    if first.evaluator:
+        evaluator = f"{first.evaluator}; {evaluator}"
     return replace(
         first,
         config_sha256=sha256(json.dumps(hashes).encode()).hexdigest(),
         created_utc=min(manifest.created_utc for manifest in manifests),
-        evaluator="; ".join(filter(None, (first.evaluator, f"joined from the runs {labels}"))),
-        parts=tuple(part for manifest in manifests for part in manifest.parts),
+        evaluator=evaluator,
+        parts=tuple(parts),
         settings={**first.settings, "defenses": {**others, **measured}},
     )
 
@@ -269,11 +310,13 @@ def describe_source(source: MergeSource, file: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError, RecursionError):
         if file.stat().st_size <= _LARGEST:
             environment = json.loads(file.read_bytes())
-    status, shards = source.reader.status(), source.shards
+    status, shard = source.reader.status(), None
+    if source.shards is not None:
+        shard = str(source.shards)
     return {
         "run": source.label,
         "created_utc": source.manifest.created_utc,
-        "shard": None if shards is None else str(shards),
+        "shard": shard,
         "head": status.head,
         "records": status.stored,
         "environment": environment,
@@ -299,15 +342,26 @@ def merge_records(
     offsets = Counter[str]()
     for source, own_positions in zip(sources, positions, strict=True):
         _copy(source, own_positions, writer, offsets=offsets)
-    statuses = [source.reader.status() for source in sources]
-    writer.plan(sum(status.planned for status in statuses))
-    billed = sum(status.possibly_billed for status in statuses)
+    _sum_up(sources, writer)
+    writer.finish(RunState.COMPLETE)
+
+
+def _sum_up(sources: Sequence[MergeSource], writer: RecordWriter) -> None:
+    """Store of the merged run what its sources hold together beside their records."""
+    planned, billed = 0, 0
+    # The same parts were looked at before each of the runs: what was seen is told once.
+    remarks: list[str] = []
+    for source in sources:
+        status = source.reader.status()
+        planned += status.planned
+        billed += status.possibly_billed
+        for remark in status.remarks:
+            if remark not in remarks:
+                remarks.append(remark)
+    writer.plan(planned)
     if billed:
         writer.connection.put_meta(POSSIBLY_BILLED, str(billed))
-    # The same parts were looked at before each of the runs: what was seen is told once.
-    seen = dict.fromkeys(remark for status in statuses for remark in status.remarks)
-    writer.note_remarks(list(seen))
-    writer.finish(RunState.COMPLETE)
+    writer.note_remarks(remarks)
 
 
 def _in_order(
@@ -324,7 +378,10 @@ def _in_order(
             )
         positions[number].append(count)
         last, count = position, count + 1
-        yield without_place(sample) if is_whole else sample
+        if is_whole:
+            yield without_place(sample)
+        else:
+            yield sample
     if is_whole and count != _samples_of(manifest):
         raise StoreError(
             f"These shards hold {count:,} samples, and their data {_samples_of(manifest):,}.\n"
@@ -333,6 +390,7 @@ def _in_order(
 
 
 def _numbered(number: int, source: MergeSource) -> Iterator[tuple[int, int, Sample]]:
+    """Yield each sample of a shard after its position in the whole data and a number."""
     shards = source.shards
     for sample in source.reader.every_sample():
         position = sample.metadata.get(PLACE)
@@ -359,10 +417,11 @@ def _copy(
         ):
             for row in rows:
                 defense, stage, _, repeat = row[:4]
-                is_warmup = stage == STAGE_CODE[Stage.WARMUP]
-                if is_warmup:  # each process warms up by itself
+                later = 0
+                if stage == STAGE_CODE[Stage.WARMUP]:  # each process warms up by itself
                     last[defense] = max(last[defense], repeat + 1)
-                _add(row, own_positions, writer, later=is_warmup * offsets[defense])
+                    later = offsets[defense]
+                _add(row, own_positions, writer, later=later)
             writer.flush()
     offsets.update(last)
 
