@@ -107,10 +107,10 @@ class EarlyStop:
         self._filled = dict.fromkeys(defenses, 0)
         self._looked = dict.fromkeys(defenses, 0)
         self._limits: defaultdict[tuple[str, bool], list[tuple[float, float]]] = defaultdict(list)
-        self._largest = {
-            label: int(np.bincount(schedule.groups[schedule.is_attack == label]).max(initial=0))
-            for label in (True, False)
-        }
+        self._largest = {}  # samples of the largest group, of attacks and of benign samples
+        for label in (True, False):
+            sizes = np.bincount(schedule.groups[schedule.is_attack == label])
+            self._largest[label] = int(sizes.max(initial=0))
 
     @property
     def order(self) -> Sequence[int]:
@@ -134,7 +134,9 @@ class EarlyStop:
         known = np.frombuffer(self._outcomes[defense], dtype=np.int8)
         known[positions] = outcomes
         gaps = np.flatnonzero(known[self._positions] == _MISSING)
-        self._filled[defense] = int(gaps[0]) if gaps.size else len(self._positions)
+        self._filled[defense] = len(self._positions)
+        if gaps.size:
+            self._filled[defense] = int(gaps[0])
         self._look(defense)
 
     def is_done(self, defense: str) -> bool:
@@ -171,7 +173,9 @@ class EarlyStop:
         limits = self._limits[defense, is_attack]
         while len(limits) <= look:  # what a look covers does not change any more
             at = self._at(defense, len(limits), is_attack=is_attack)
-            low, high = limits[-1] if limits else (0.0, 1.0)
+            low, high = 0.0, 1.0
+            if limits:
+                low, high = limits[-1]
             if at.low is not None and at.high is not None:
                 low, high = max(low, at.low), min(high, at.high)
             limits.append((low, high))
@@ -189,8 +193,10 @@ class EarlyStop:
         rule = self._only_rule(defense, is_attack=is_attack)
         if rule is None or rate.low is None or rate.high is None or self._largest[is_attack] > 1:
             return rate
-        last, others = self._last_look(defense), self._about(defense)
-        first = max((self.verdicts[each].look for each in others if each != rule), default=0)
+        last, first = self._last_look(defense), 0
+        for other in self._about(defense):  # nothing ends it before they all are decided
+            if other != rule:
+                first = max(first, self.verdicts[other].look)
         value = median_unbiased(
             [self._bounds(defense, rule, look) for look in range(last + 1)],
             rate.successes,
@@ -205,14 +211,15 @@ class EarlyStop:
         While another rule about the defense stays open nothing ends it, and the share has no lean.
         """
         about = self._about(defense)
-        mine = [each for each in about if each.is_attack == is_attack]
-        if len(mine) != 1 or mine[0].kind is not StopKind.BELOW:
+        of_rate = [rule for rule in about if rule.is_attack == is_attack]
+        if len(of_rate) != 1 or of_rate[0].kind is not StopKind.BELOW:
             return None
-        if any(each not in self.verdicts for each in about if each != mine[0]):
+        only = of_rate[0]
+        if any(rule not in self.verdicts for rule in about if rule != only):
             return None
         is_at_end = self._filled[defense] == len(self._positions)
-        if mine[0] in self.verdicts or is_at_end:
-            return mine[0]
+        if only in self.verdicts or is_at_end:
+            return only
         return None
 
     def _bounds(self, defense: str, rule: StopStatement, look: int) -> LookBounds:
@@ -240,20 +247,26 @@ class EarlyStop:
             (gaps + sizes) / 2, sizes, largest=self._largest[is_attack], confidence=self._confidence
         )
         low, high = sequence.low, sequence.high
-        return Difference(
-            value=float(pairs.mean()) if pairs.size else None,
-            low=None if low is None else 2 * low - 1,
-            high=None if high is None else 2 * high - 1,
+        if low is not None and high is not None:
+            low, high = 2 * low - 1, 2 * high - 1
+        difference = Difference(
+            value=None,
+            low=low,
+            high=high,
             confidence=self._confidence,
             method="betting sequence on paired differences",
-            p_value=evidence.p_value if pairs.size else None,
-            test="paired e-value" if pairs.size else "",
+            p_value=None,
+            test="",
             pairs=len(pairs),
             groups=len(sizes),
             first_only=int((pairs > 0).sum()),
             second_only=int((pairs < 0).sum()),
-            reason="" if pairs.size else "no pairs",
+            reason="no pairs",
         )
+        if not pairs.size:
+            return difference
+        value, p_value = float(pairs.mean()), evidence.p_value
+        return replace(difference, value=value, p_value=p_value, test="paired e-value", reason="")
 
     def _last_look(self, defense: str) -> int:
         """Return the look that decided the last rule of a stopped defense, else the latest."""
@@ -261,8 +274,9 @@ class EarlyStop:
         return max(looks, default=self._looked[defense] - 1)
 
     def _look(self, defense: str) -> None:
+        """Take every look at a defense that its answers reach by now."""
         bounds = self.schedule.bounds
-        while (look := self._looked[defense]) < len(bounds):
+        for look in range(self._looked[defense], len(bounds)):
             if self._filled[defense] < bounds[look]:
                 return
             self._looked[defense] = look + 1
@@ -271,10 +285,13 @@ class EarlyStop:
                     self._ask(rule, look)
 
     def _ask(self, rule: StopStatement, look: int) -> None:
+        """Decide a rule at a look, if the look decides it."""
         if rule.kind is StopKind.DIFFERENT:
             look = min(self._looked[rule.defense], self._looked[rule.other]) - 1
             _, _, evidence = self._paired(rule.defense, rule.other, is_attack=True, look=look)
-            answer = "yes" if evidence.p_value <= 1 - self._confidence else ""
+            answer = ""
+            if evidence.p_value <= 1 - self._confidence:
+                answer = "yes"
         else:
             answer = _answer(rule, self.estimate(rule.defense, is_attack=rule.is_attack, look=look))
         if answer:
@@ -283,9 +300,12 @@ class EarlyStop:
 
     def _seen(self, look: int) -> Ints:
         """Return the positions that a look covers; look -1 covers none."""
-        return self._positions[: self.schedule.bounds[look] if look >= 0 else 0]
+        if look < 0:
+            return self._positions[:0]
+        return self._positions[: self.schedule.bounds[look]]
 
     def _at(self, defense: str, look: int, *, is_attack: bool) -> Estimate:
+        """Estimate an error rate from what a look covers, with an interval for any look."""
         (erred,), groups = self._decided(defense, is_attack=is_attack, look=look)
         successes, largest = int(erred.sum()), self._largest[is_attack]
         confidence = self._confidence
@@ -293,6 +313,9 @@ class EarlyStop:
             return beta_mixture_sequence(successes, len(erred), confidence=confidence)
         events, sizes = _by_group(erred.astype(np.float64), groups)
         rate = betting_sequence(events, sizes, largest=largest, confidence=confidence)
+        group_mean = None
+        if sizes.size:
+            group_mean = float((events / sizes).mean())
         return Estimate(
             successes=successes,
             trials=len(erred),
@@ -301,7 +324,7 @@ class EarlyStop:
             confidence=confidence,
             method=rate.method,
             groups=rate.groups,
-            group_mean=float((events / sizes).mean()) if sizes.size else None,
+            group_mean=group_mean,
             reason=rate.reason,
         )
 
@@ -309,8 +332,9 @@ class EarlyStop:
         """Return who erred on the samples of a label that all decided, a row each; the groups."""
         at = self._seen(look)
         at = at[self.schedule.is_attack[at] == is_attack]
-        columns = (np.frombuffer(self._outcomes[name], dtype=np.int8) for name in defenses)
-        outcomes = np.array([column[at] for column in columns])
+        outcomes = np.empty((len(defenses), len(at)), dtype=np.int8)
+        for row, name in enumerate(defenses):
+            outcomes[row] = np.frombuffer(self._outcomes[name], dtype=np.int8)[at]
         decided = ((outcomes >= 0) & (outcomes <= _BLOCK)).all(axis=0)
         return (outcomes[:, decided] == _BLOCK) != is_attack, self.schedule.groups[at[decided]]
 
@@ -336,9 +360,10 @@ def open_early_stop(reader: RecordReader, rules: Sequence[str]) -> EarlyStop:
         confidence=manifest.confidence,
     )
     stored = set(reader.defenses())
-    for name in (each for each in defenses if each in stored):
-        records = record_columns(reader, name)
-        rule.load(name, records.sample, records.outcome)
+    for name in defenses:
+        if name in stored:
+            records = record_columns(reader, name)
+            rule.load(name, records.sample, records.outcome)
     return rule
 
 
@@ -349,6 +374,7 @@ def _by_group(values: Floats, groups: Ints) -> tuple[Floats, Floats]:
 
 
 def _answer(rule: StopStatement, rate: Estimate) -> str:
+    """Return how a rate decides a rule about it; empty while it does not."""
     if rate.low is None or rate.high is None:
         return ""
     if rule.kind is StopKind.WIDTH:
@@ -370,10 +396,12 @@ def make_schedule(samples: SampleColumns, *, seed: int) -> Schedule:
     order = np.argsort(groups, kind="stable")
     ends = np.cumsum(np.bincount(groups, minlength=len(rank)))
     step = max(1, len(rank) // _LOOKS)
-    at = [*range(step, len(rank), step), len(rank)]
+    bounds = [int(ends[groups_seen - 1]) for groups_seen in range(step, len(rank), step)]
+    if rank:  # the last look covers everything
+        bounds.append(int(ends[-1]))
     return Schedule(
         order=array("q", order.astype(np.int64).tobytes()),
         groups=groups,
         is_attack=np.asarray(samples.is_attack),
-        bounds=tuple(int(ends[groups_seen - 1]) for groups_seen in at) if rank else (),
+        bounds=tuple(bounds),
     )

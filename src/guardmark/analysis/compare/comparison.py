@@ -210,9 +210,10 @@ class RunComparison:
 
     def __repr__(self) -> str:
         """Tell the verdicts of the first pairs."""
-        told = [f"{p.first} and {p.second}: {p.verdict.value}" for p in self.pairs[:3]]
-        more = [f"{len(self.pairs) - 3} more pairs"] if len(self.pairs) > 3 else []
-        return f"Comparison({'; '.join([*told, *more])})"
+        texts = [f"{pair.first} and {pair.second}: {pair.verdict.value}" for pair in self.pairs[:3]]
+        if len(self.pairs) > 3:
+            texts.append(f"{len(self.pairs) - 3} more pairs")
+        return f"Comparison({'; '.join(texts)})"
 
     def rows(self) -> list[dict[str, str | float | int | None]]:
         """Return one flat row a pair: differences in shares, intervals, adjusted p."""
@@ -225,10 +226,13 @@ class RunComparison:
             }
             sides = (("attack_success_rate", pair.attacks), ("false_positive_rate", pair.benign))
             for name, side in sides:
-                of = side.difference
-                row |= {f"{name}_difference": of.value, f"{name}_low": of.low}
-                row |= {f"{name}_high": of.high, f"{name}_pairs": of.pairs}
-                row |= {f"{name}_p": of.p_value, f"{name}_adjusted_p": side.adjusted_p}
+                difference = side.difference
+                row[f"{name}_difference"] = difference.value
+                row[f"{name}_low"] = difference.low
+                row[f"{name}_high"] = difference.high
+                row[f"{name}_pairs"] = difference.pairs
+                row[f"{name}_p"] = difference.p_value
+                row[f"{name}_adjusted_p"] = side.adjusted_p
             rows.append(row)
         return rows
 
@@ -245,38 +249,48 @@ class RunComparison:
     def _repr_html_(self) -> str:
         """Draw the pairs as a table, for a notebook."""
         head = ("First", "Second", "Verdict", "ASR, points", "p", "FPR, points", "p")
-        lines = [f"<tr>{''.join(f'<th>{each}</th>' for each in head)}</tr>"]
+        lines = [_table_row("th", head)]
         for pair in self.pairs:
             cells = [pair.first, pair.second, pair.verdict.value.replace("_", " ")]
             for side in (pair.attacks, pair.benign):
                 cells += [_points(side.difference), _p_text(side.adjusted_p)]
-            lines.append(f"<tr>{''.join(f'<td>{escape(each)}</td>' for each in cells)}</tr>")
+            lines.append(_table_row("td", cells))
         caption = "First minus second; p adjusted by Holm over all pairs on both rates and areas"
         return f"<table><caption>{caption}</caption>{''.join(lines)}</table>"
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the compared defenses."""
-        names = (name for pair in self.pairs for name in (pair.first, pair.second))
-        return tuple(dict.fromkeys(names))
+        names: dict[str, None] = {}
+        for pair in self.pairs:
+            names[pair.first] = None
+            names[pair.second] = None
+        return tuple(names)
 
     @property
     def front(self) -> tuple[str, ...]:
         """Defenses that none is shown to beat; empty where not every pair was compared."""
         if len(self.pairs) < math.comb(len(self.names), 2):
             return ()
-        beaten = {
-            *(each.second for each in self.pairs if each.verdict is PairVerdict.FIRST_BETTER),
-            *(each.first for each in self.pairs if each.verdict is PairVerdict.SECOND_BETTER),
-        }
+        beaten = set()
+        for pair in self.pairs:
+            if pair.verdict is PairVerdict.FIRST_BETTER:
+                beaten.add(pair.second)
+            elif pair.verdict is PairVerdict.SECOND_BETTER:
+                beaten.add(pair.first)
         return tuple(name for name in self.names if name not in beaten)
 
 
+def _table_row(tag: str, cells: Sequence[str]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+
 def _points(difference: Difference) -> str:
-    if difference.value is None or difference.low is None or difference.high is None:
+    """Write a difference and its interval in percentage points."""
+    value, low, high = difference.value, difference.low, difference.high
+    if value is None or low is None or high is None:
         return "undefined"
-    value, low, high = (100 * each for each in (difference.value, difference.low, difference.high))
-    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+    return f"{100 * value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
 
 
 def _p_text(p_value: float | None) -> str:
@@ -301,10 +315,7 @@ def compare_arms(
     The family of one run is every pair of its candidates, also where a few of them are chosen: a
     pair has the same p wherever it is printed.
     """
-    arms: Sequence[DefenseColumn] = frame.candidates(2)
-    if chosen is not None:
-        named = {name for pair in chosen for name in pair}
-        arms = [arm for arm in frame.arms if arm.name in named]
+    arms = _compared_arms(frame, chosen)
     if len(arms) < 2:
         return None
     outcomes = {arm.name: frame.matrix(arm) for arm in arms}
@@ -314,10 +325,11 @@ def compare_arms(
         names = list(chosen)
     counted = {}
     if known is not None:
-        counted = {(pair.first, pair.second): pair for pair in known.pairs}
+        for pair in known.pairs:
+            counted[pair.first, pair.second] = pair
     family = _Family(frame, dict(outcomes), counted)
     sides = family.sides(names)
-    of_areas = [each.difference.p_value for each in areas]
+    of_areas = [area.difference.p_value for area in areas]
     family_pairs = len(names)
     if is_one_run:
         family_pairs = math.comb(len(frame.candidates(2)), 2)
@@ -340,18 +352,30 @@ def compare_arms(
     ranked = {}
     if len(names) == len(everyone):
         ranked = outcomes
-    told_areas = []
+    areas_of_family = []
     for area, p in zip(areas, adjusted_areas[: len(areas)], strict=True):
-        told_areas.append(replace(area, adjusted_p=p))
+        areas_of_family.append(replace(area, adjusted_p=p))
     return RunComparison(
         pairs=tuple(pairs),
         attacks=_best_set(frame, ranked, pairs, is_attack=True),
         benign=_best_set(frame, ranked, pairs, is_attack=False),
         left_out=tuple(arm.name for arm in frame.arms if arm.name not in outcomes),
-        areas=tuple(told_areas),
+        areas=tuple(areas_of_family),
         is_whole_family=chosen is None or is_one_run,
         tests=2 * family_pairs + len(areas),
     )
+
+
+def _compared_arms(
+    frame: Frame, chosen: Sequence[tuple[str, str]] | None
+) -> Sequence[DefenseColumn]:
+    """Return the defenses of chosen pairs, or all candidates, of which there must be two."""
+    if chosen is None:
+        return frame.candidates(2)
+    named: set[str] = set()
+    for pair in chosen:
+        named.update(pair)
+    return [arm for arm in frame.arms if arm.name in named]
 
 
 class _Family:
@@ -368,7 +392,9 @@ class _Family:
 
     def sides(self, names: Sequence[tuple[str, str]]) -> list[PairedSide]:
         """Compare pairs on attacks, then on benign samples."""
-        return [self._side(two, is_attack=label) for label in (True, False) for two in names]
+        on_attacks = [self._side(pair, is_attack=True) for pair in names]
+        on_benign = [self._side(pair, is_attack=False) for pair in names]
+        return on_attacks + on_benign
 
     def adjust(
         self,
@@ -378,17 +404,18 @@ class _Family:
         beside: Sequence[float | None],
     ) -> tuple[list[PairedSide], list[float | None]]:
         """Adjust the sides of chosen pairs; a baseline enlarges the family for itself alone."""
-        taken = [set(two) for two in names]
-        left = [two for two in combinations(self._candidates, 2) if set(two) not in taken]
-        others = [*beside, *(side.difference.p_value for side in self.sides(left))]
-        widest, _ = adjust_sides(sides, others)
-        is_inside = [two <= set(self._candidates) for two in (*taken, *taken)]
-        inside = [side for side, is_own in zip(sides, is_inside, strict=True) if is_own]
-        of_run, adjusted_others = adjust_sides(inside, others)
-        remaining = iter(of_run)
-        adjusted = []
-        for is_own, side in zip(is_inside, widest, strict=True):
-            adjusted.append(next(remaining) if is_own else side)
+        taken = [set(pair) for pair in names]
+        left = [pair for pair in combinations(self._candidates, 2) if set(pair) not in taken]
+        others = [*beside]
+        others += [side.difference.p_value for side in self.sides(left)]
+        adjusted, _ = adjust_sides(sides, others)
+        own = []  # where the sides of candidates stand
+        for position, pair in enumerate((*taken, *taken)):
+            if pair <= set(self._candidates):
+                own.append(position)
+        of_run, adjusted_others = adjust_sides([sides[position] for position in own], others)
+        for position, side in zip(own, of_run, strict=True):
+            adjusted[position] = side
         return adjusted, adjusted_others
 
     def _side(self, pair: tuple[str, str], *, is_attack: bool) -> PairedSide:
@@ -419,20 +446,22 @@ def _compare(
 def judge_pair(attacks: PairedSide, benign: PairedSide, *, alpha: float) -> PairVerdict:
     """Say what two sides carry together."""
     on_attacks, on_benign = attacks.direction(alpha), benign.direction(alpha)
-    is_first = (on_attacks or on_benign) < 0
-    not_worse = benign.first_not_worse if is_first else benign.second_not_worse
     if on_attacks * on_benign < 0:
         return PairVerdict.TRADE_OFF
-    if on_attacks and (on_benign == on_attacks or not_worse):
-        if is_first:
+    if on_attacks < 0:
+        if on_benign < 0 or benign.first_not_worse:
             return PairVerdict.FIRST_BETTER
-        return PairVerdict.SECOND_BETTER
-    who = "FIRST" if is_first else "SECOND"
-    if on_attacks:
-        return PairVerdict[f"{who}_FEWER_BYPASSES"]
-    if on_benign:
-        return PairVerdict[f"{who}_FEWER_FALSE_ALARMS"]
-    return PairVerdict.UNDECIDED
+        return PairVerdict.FIRST_FEWER_BYPASSES
+    if on_attacks > 0:
+        if on_benign > 0 or benign.second_not_worse:
+            return PairVerdict.SECOND_BETTER
+        return PairVerdict.SECOND_FEWER_BYPASSES
+    verdict = PairVerdict.UNDECIDED
+    if on_benign < 0:
+        verdict = PairVerdict.FIRST_FEWER_FALSE_ALARMS
+    elif on_benign > 0:
+        verdict = PairVerdict.SECOND_FEWER_FALSE_ALARMS
+    return verdict
 
 
 class PairMarks(NamedTuple):
@@ -454,9 +483,15 @@ class PairMarks(NamedTuple):
 def mark_pair(frame: Frame, first: Codes, second: Codes) -> PairMarks:
     """Mark where two defenses were asked, both decided, and either erred."""
     paired = is_decision(first) & is_decision(second)
-    one, two = (paired & ((each == BLOCK) != frame.is_attack) for each in (first, second))
-    asked = (first != MISSING) | (second != MISSING)
-    return PairMarks(asked, paired, one & two, first_only=one & ~two, second_only=two & ~one)
+    first_erred = paired & ((first == BLOCK) != frame.is_attack)
+    second_erred = paired & ((second == BLOCK) != frame.is_attack)
+    return PairMarks(
+        asked=(first != MISSING) | (second != MISSING),
+        paired=paired,
+        both=first_erred & second_erred,
+        first_only=first_erred & ~second_erred,
+        second_only=second_erred & ~first_erred,
+    )
 
 
 def compare_where(frame: Frame, marks: PairMarks, where: Flags) -> PairedSide:
@@ -478,20 +513,25 @@ def compare_where(frame: Frame, marks: PairMarks, where: Flags) -> PairedSide:
             confidence=settings.confidence,
         )
     table = summarise_pairs(first, second, sizes=sizes)
-    both, largest = int((where & marks.both).sum()), sizes.max(initial=0) / max(1, sizes.sum())
+    both = int((where & marks.both).sum())
     margin, alpha, not_worse = settings.non_inferiority_margin, 1 - settings.confidence, None
     if margin is not None:
         test = partial(noninferiority_clustered, sizes=sizes, margin=margin, alpha=min(0.49, alpha))
         not_worse = (test(first, second), test(second, first))
+    detectable, largest_share, largest_name = None, None, ""
+    if table.pairs:
+        largest_share = float(sizes.max() / sizes.sum())
+        largest_name = frame.samples.group.names[int(sizes.argmax())]
+        detectable = smallest_detectable(difference, largest_share)
     return PairedSide(
         difference=difference,
         adjusted_p=difference.p_value,
         both=both,
         neither=table.pairs - both - table.first_only - table.second_only,
         unpaired=int((where & marks.asked).sum()) - table.pairs,
-        detectable=smallest_detectable(difference, largest) if table.pairs else None,
-        largest_group=float(largest) if table.pairs else None,
-        largest_name=frame.samples.group.names[int(sizes.argmax())] if sizes.any() else "",
+        detectable=detectable,
+        largest_group=largest_share,
+        largest_name=largest_name,
         not_worse=not_worse,
     )
 
@@ -500,9 +540,12 @@ def adjust_sides(
     sides: Sequence[PairedSide], beside: Sequence[float | None] = ()
 ) -> tuple[list[PairedSide], list[float | None]]:
     """Adjust the tests of one family by Holm; `beside` are p values of its other tests."""
-    adjusted = holm([*(side.difference.p_value for side in sides), *beside])
-    told = [replace(side, adjusted_p=p) for side, p in zip(sides, adjusted, strict=False)]
-    return told, adjusted[len(sides) :]
+    p_values = [side.difference.p_value for side in sides]
+    adjusted = holm([*p_values, *beside])
+    adjusted_sides = []
+    for side, p in zip(sides, adjusted, strict=False):
+        adjusted_sides.append(replace(side, adjusted_p=p))
+    return adjusted_sides, adjusted[len(sides) :]
 
 
 def _best_set(
@@ -519,30 +562,33 @@ def _best_set(
         return BestSet(best="", undistinguished=())
     erred = (stacked[:, common] == BLOCK) != is_attack
     known = list(outcomes)
-    names = [known[at] for at in erred.sum(axis=1).argsort(kind="stable").tolist()]
-    places = {name: place for place, name in enumerate(names)}
-    best = names[0]
+    ranked = [known[at] for at in erred.sum(axis=1).argsort(kind="stable").tolist()]
+    best = ranked[0]
     alpha = 1 - frame.settings.confidence
     apart = []
     worse = set()
     for pair in pairs:
-        side = pair.attacks if is_attack else pair.benign
+        side = pair.benign
+        if is_attack:
+            side = pair.attacks
         if not side.direction(alpha):
             continue
-        apart.append((places[pair.first], places[pair.second]))
+        apart.append((ranked.index(pair.first), ranked.index(pair.second)))
         if pair.first == best:
             worse.add(pair.second)
         elif pair.second == best:
             worse.add(pair.first)
     omnibus: CochranQ | None = None
-    if len(names) > 2 and not frame.is_grouped:
+    if len(ranked) > 2 and not frame.is_grouped:
         omnibus = cochran_q(erred.T)
-    letters = tier_letters(len(names), apart)
+    tiers = []
+    for name, letters in zip(ranked, tier_letters(len(ranked), apart), strict=True):
+        tiers.append(DefenseTier(defense=name, letters=letters))
     return BestSet(
         best=best,
         undistinguished=tuple(name for name in known if name not in worse),
         omnibus=omnibus,
-        tiers=tuple(DefenseTier(defense=n, letters=x) for n, x in zip(names, letters, strict=True)),
+        tiers=tuple(tiers),
     )
 
 

@@ -14,7 +14,7 @@ from guardmark.core.values import dataclass
 from guardmark.store.schema import ERROR_KINDS, OUTCOME_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -116,7 +116,10 @@ class WorstSamples:
     @property
     def most_impactful_bypasses(self) -> Mapping[str, tuple[str, ...]]:
         """Ids of the worst bypasses of each defense, one of each group."""
-        return {name: tuple(each.sample.id for each in listed) for name, listed in self.top}
+        ids = {}
+        for defense, worst in self.top:
+            ids[defense] = tuple(bypass.sample.id for bypass in worst)
+        return ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,17 +163,19 @@ class RankedSamples:
     ) -> NDArray[np.int64]:
         """Return the positions of the samples with a flaw, or with any, the worst first."""
         samples = self.frame.samples
-        mine = [each for each in self.judged if each.arm.name == defense] or list(self.telling)
-        flagged = _flags(self.frame, mine) | {
-            Flaw.DIFFERENT: _flags(self.frame, list(self.telling))[Flaw.DIFFERENT]
-        }
-        if flaw is not None:
-            wanted = flagged[flaw].copy()
-        else:
-            wanted = np.any([m for f, m in flagged.items() if f is not Flaw.DIFFERENT], axis=0)
+        flagged = of_all = _flags(self.frame, self.telling)
+        own = [judged for judged in self.judged if judged.arm.name == defense]
+        if own:  # what defenses do differently is a matter of all of them
+            flagged = {**_flags(self.frame, own), Flaw.DIFFERENT: of_all[Flaw.DIFFERENT]}
+        wanted = np.zeros(self.frame.sample_count, dtype=np.bool_)
+        for name, marks in flagged.items():
+            if name is flaw or (flaw is None and name is not Flaw.DIFFERENT):
+                wanted |= marks
         if category:
-            names = list(samples.category.names)
-            wanted &= samples.category.codes == (names.index(category) if category in names else -1)
+            code = -1  # no sample has it
+            if category in samples.category.names:
+                code = list(samples.category.names).index(category)
+            wanted &= samples.category.codes == code
         if is_attack is not None:
             wanted &= samples.is_attack == is_attack
         chosen = self.order[wanted[self.order]]
@@ -180,69 +185,96 @@ class RankedSamples:
 
     def read(self, reader: RecordReader, positions: Iterable[int]) -> tuple[ListedSample, ...]:
         """Read samples in full, with what every defense did."""
-        flagged = _flags(self.frame, list(self.telling))
-        return tuple(
-            ListedSample(
-                sample=reader.sample_at(position),
-                flaws=tuple(flaw for flaw, marks in flagged.items() if marks[position]),
-                answers=tuple(_answer(self.frame, each, position) for each in self.judged),
-            )
-            for position in positions
-        )
+        flagged = _flags(self.frame, self.telling)
+        samples = []
+        for position in positions:
+            sample = reader.sample_at(position)
+            listed = _describe(self.frame, sample, position, judged=self.judged, flagged=flagged)
+            samples.append(listed)
+        return tuple(samples)
 
 
 def rank_samples(frame: Frame) -> RankedSamples:
     """Rank every sample by severity, by how many defenses erred, and by how far they missed."""
     judged = tuple(_judge(frame, arm) for arm in frame.arms)
-    candidates = {arm.name for arm in frame.candidates()}
-    telling = tuple(each for each in judged if each.arm.name in candidates)
-    ranks = [_SEVERITY_RANK.get(name, 0) for name in frame.samples.severity.names]
-    severity = np.array(ranks, dtype=np.int8)[frame.samples.severity.codes]
-    order = _order(frame, list(telling), severity)
+    telling = _telling(frame, judged)
+    order = _order(frame, telling, _severity_ranks(frame))
     return RankedSamples(frame=frame, judged=judged, telling=telling, order=order)
+
+
+def _telling(frame: Frame, judged: Sequence[_Judged]) -> tuple[_Judged, ...]:
+    """Return the defenses that make a sample worth reading: baselines where nothing else is."""
+    candidates = {arm.name for arm in frame.candidates()}
+    return tuple(defense for defense in judged if defense.arm.name in candidates)
+
+
+def _severity_ranks(frame: Frame) -> NDArray[np.int8]:
+    """Return how severe each sample is; 0 where that is not stated."""
+    ranks = [_SEVERITY_RANK.get(name, 0) for name in frame.samples.severity.names]
+    return np.array(ranks, dtype=np.int8)[frame.samples.severity.codes]
+
+
+def _describe(
+    frame: Frame,
+    sample: Sample,
+    position: int,
+    *,
+    judged: Sequence[_Judged],
+    flagged: Mapping[Flaw, Marks],
+) -> ListedSample:
+    """Say what every defense did with one sample."""
+    return ListedSample(
+        sample=sample,
+        flaws=tuple(flaw for flaw, marks in flagged.items() if marks[position]),
+        answers=tuple(_answer(frame, defense, position) for defense in judged),
+    )
 
 
 def find_worst(reader: RecordReader, frame: Frame) -> WorstSamples:
     """Find the samples worth reading, and read them; baselines count where nothing else is."""
     everything, frame = frame, frame.examples or frame
     judged = [_judge(frame, arm) for arm in frame.arms]
-    candidates = {arm.name for arm in frame.candidates()}
-    telling = [each for each in judged if each.arm.name in candidates]
-    ranks = [_SEVERITY_RANK.get(name, 0) for name in frame.samples.severity.names]
-    severity = np.array(ranks, dtype=np.int8)[frame.samples.severity.codes]
+    telling = _telling(frame, judged)
+    severity = _severity_ranks(frame)
     flagged = _flags(frame, telling)
-    totals = {flaw: int(marks.sum()) for flaw, marks in flagged.items()}
-    if everything.weights is not None:
-        marked = _flags(everything, [_judge(everything, arm) for arm in everything.arms])
-        totals = {flaw: int(everything.weights[marks].sum()) for flaw, marks in marked.items()}
-    at = range(frame.sample_count) if frame.positions is None else frame.positions.tolist()
     most = frame.settings.listed_samples
-    positions = _listed(flagged, _order(frame, telling, severity), most) if most else []
-    cache: dict[int, ListedSample] = {}
+    positions: list[int] = []
+    if most:
+        positions = _listed(flagged, _order(frame, telling, severity), most)
+    read: dict[int, ListedSample] = {}
 
     def listed(position: int) -> ListedSample:
-        if position not in cache:
-            cache[position] = ListedSample(
-                sample=reader.sample_at(at[position]),
-                flaws=tuple(flaw for flaw in flagged if flagged[flaw][position]),
-                answers=tuple(_answer(frame, each, position) for each in judged),
-            )
-        return cache[position]
+        """Read a sample, once."""
+        if position not in read:
+            stored_at = position
+            if frame.positions is not None:
+                stored_at = int(frame.positions[position])
+            sample = reader.sample_at(stored_at)
+            read[position] = _describe(frame, sample, position, judged=judged, flagged=flagged)
+        return read[position]
 
     counts = []
-    for flaw, total in totals.items():
+    for flaw, total in _flaw_totals(everything, flagged).items():
         if total:
             shown = int(flagged[flaw][positions].sum())
             counts.append(FlawCount(flaw=flaw, total=total, listed=shown))
     top = []
-    for each in telling:
-        top.append((each.arm.name, tuple(map(listed, _top(frame, each, severity)))))
+    for defense in telling:
+        top.append((defense.arm.name, tuple(map(listed, _top(frame, defense, severity)))))
     return WorstSamples(
         listed=tuple(map(listed, positions)),
         counts=tuple(counts),
         among=len(telling),
         top=tuple(top),
     )
+
+
+def _flaw_totals(everything: Frame, flagged: Mapping[Flaw, Marks]) -> dict[Flaw, int]:
+    """Count the samples of a run with each flaw; a counted run knows how many stand for one."""
+    if everything.weights is None:
+        return {flaw: int(marks.sum()) for flaw, marks in flagged.items()}
+    marked = _flags(everything, [_judge(everything, arm) for arm in everything.arms])
+    return {flaw: int(everything.weights[marks].sum()) for flaw, marks in marked.items()}
 
 
 def _judge(frame: Frame, arm: DefenseColumn) -> _Judged:
@@ -258,30 +290,29 @@ def _judge(frame: Frame, arm: DefenseColumn) -> _Judged:
     at = records.sample[rows]
     outcome, kind = np.full((2, count), MISSING, dtype=np.int8)
     score = np.full(count, np.nan)
-    for worst, each in ((outcome, records.outcome), (kind, records.error_kind)):
-        worst[at] = each[rows]
+    outcome[at] = records.outcome[rows]
+    kind[at] = records.error_kind[rows]
     score[at] = records.score[rows]
     is_wrong = np.where(frame.samples.is_attack, outcome == ALLOW, outcome == BLOCK)
     return _Judged(arm=arm, outcome=outcome, score=score, error_kind=kind, is_wrong=is_wrong)
 
 
-def _flags(frame: Frame, judged: list[_Judged]) -> dict[Flaw, Marks]:
+def _flags(frame: Frame, judged: Sequence[_Judged]) -> dict[Flaw, Marks]:
+    """Mark the samples with each flaw: any of the defenses has it."""
     attack = frame.samples.is_attack
-
-    def anybody(marks: Iterable[Marks]) -> Marks:
-        anyone: Marks = np.any([np.zeros_like(attack), *marks], axis=0)
-        return anyone
-
-    def gave(outcome: int) -> Marks:
-        return anybody(each.outcome == outcome for each in judged)
-
-    wrong = anybody(each.is_wrong for each in judged)
+    wrong, failed, malformed, allowed, blocked = np.zeros((5, len(attack)), dtype=np.bool_)
+    for defense in judged:
+        wrong |= defense.is_wrong
+        failed |= defense.outcome == ERROR
+        malformed |= defense.outcome == MALFORMED
+        allowed |= defense.outcome == ALLOW
+        blocked |= defense.outcome == BLOCK
     return {
         Flaw.BYPASS: wrong & attack,
         Flaw.FALSE_ALARM: wrong & ~attack,
-        Flaw.ERROR: gave(ERROR),
-        Flaw.MALFORMED: gave(MALFORMED),
-        Flaw.DIFFERENT: gave(ALLOW) & gave(BLOCK),
+        Flaw.ERROR: failed,
+        Flaw.MALFORMED: malformed,
+        Flaw.DIFFERENT: allowed & blocked,
     }
 
 
@@ -297,17 +328,21 @@ def _miss(
     return gap
 
 
-def _order(frame: Frame, judged: list[_Judged], severity: NDArray[np.int8]) -> NDArray[np.int64]:
+def _order(
+    frame: Frame, judged: Sequence[_Judged], severity: NDArray[np.int8]
+) -> NDArray[np.int64]:
     """Rank by severity, then by how many defenses erred, then by how far they missed."""
-    if not judged:  # a pipeline without any guard
-        return np.argsort(-severity, kind="stable")
-    erred = np.sum([each.is_wrong for each in judged], axis=0, dtype=np.int16)
-    missed = np.max([_miss(each, frame.samples.is_attack) for each in judged], axis=0)
+    erred = np.zeros(frame.sample_count, dtype=np.int16)
+    missed = np.full(frame.sample_count, -1.0)
+    for defense in judged:
+        erred += defense.is_wrong
+        missed = np.maximum(missed, _miss(defense, frame.samples.is_attack))
     order: NDArray[np.int64] = np.lexsort((-missed, -erred, -severity))
     return order
 
 
-def _listed(flagged: dict[Flaw, Marks], order: NDArray[np.int64], most: int) -> list[int]:
+def _listed(flagged: Mapping[Flaw, Marks], order: NDArray[np.int64], most: int) -> list[int]:
+    """Choose the samples of the list: of each flaw its share, then the worst of any."""
     # Of a queue no more is taken than the list is long, beside what was chosen from it before.
     queues = {flaw: order[flagged[flaw][order]][: 2 * most].tolist() for flaw, _ in _SHARES}
     chosen: dict[int, None] = {}
@@ -323,6 +358,7 @@ def _listed(flagged: dict[Flaw, Marks], order: NDArray[np.int64], most: int) -> 
 
 
 def _top(frame: Frame, judged: _Judged, severity: NDArray[np.int8]) -> list[int]:
+    """Return the worst bypasses of a defense, one of each group."""
     attack = frame.samples.is_attack
     through = np.flatnonzero(judged.is_wrong & attack)
     order = np.lexsort((-_miss(judged, attack, through), -severity[through]))
@@ -332,16 +368,25 @@ def _top(frame: Frame, judged: _Judged, severity: NDArray[np.int8]) -> list[int]
 
 
 def _answer(frame: Frame, judged: _Judged, position: int) -> SampleAnswer:
-    outcome, kind = int(judged.outcome[position]), int(judged.error_kind[position])
-    score = float(judged.score[position])
-    flaw = {MALFORMED: Flaw.MALFORMED, ERROR: Flaw.ERROR}.get(outcome)
+    """Say what a defense did with a sample."""
+    code, kind = int(judged.outcome[position]), int(judged.error_kind[position])
+    outcome, score, error_kind = "", None, ""
+    if code != MISSING:
+        outcome = OUTCOME_NAMES[code]
+    if not np.isnan(judged.score[position]):
+        score = float(judged.score[position])
+    if kind >= 0:
+        error_kind = ERROR_KINDS[kind].value
+    flaw = {MALFORMED: Flaw.MALFORMED, ERROR: Flaw.ERROR}.get(code)
     if judged.is_wrong[position]:
-        flaw = Flaw.BYPASS if frame.samples.is_attack[position] else Flaw.FALSE_ALARM
+        flaw = Flaw.FALSE_ALARM
+        if frame.samples.is_attack[position]:
+            flaw = Flaw.BYPASS
     return SampleAnswer(
         defense=judged.arm.name,
-        outcome="" if outcome == MISSING else OUTCOME_NAMES[outcome],
+        outcome=outcome,
         flaw=flaw,
-        score=None if np.isnan(score) else score,
+        score=score,
         threshold=judged.arm.threshold,
-        error_kind="" if kind < 0 else ERROR_KINDS[kind].value,
+        error_kind=error_kind,
     )

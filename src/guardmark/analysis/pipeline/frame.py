@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.walks import PipelineArm
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate
-    from guardmark.stats.arguments import Flags, Floats
+    from guardmark.stats.arguments import Flags, Floats, Ints
     from guardmark.stats.figures import Ratio
     from guardmark.store.columns import RecordColumns
     from guardmark.store.reader import RecordReader
@@ -106,11 +106,14 @@ class Judging:
     def of(self, written: RewrittenTexts) -> tuple[Codes, Codes]:
         """Return label and mode of what came out, place by place."""
         label, mode = self.label, self.mode
+        if len(written.names) > 1:
+            label, mode = label.copy(), mode.copy()
         for code, name in enumerate(written.names[1:], start=1):
             here, other = written.codes == code, self.beside.get(name)
-            said = (MISSING, _NOT_SAID) if other is None else (other.label, other.mode)
-            label = np.where(here, said[0], label).astype(np.int8)
-            mode = np.where(here, said[1], mode).astype(np.int8)
+            if other is None:  # nobody judged what came of it
+                label[here], mode[here] = MISSING, _NOT_SAID
+            else:
+                label[here], mode[here] = other.label[here], other.mode[here]
         return label, mode
 
 
@@ -146,7 +149,9 @@ class PipelineFrame:
     @property
     def judging(self) -> Judging | None:
         """The judging that the figures stand on, or None without judges."""
-        return self.judgings[0] if self.judgings else None
+        if not self.judgings:
+            return None
+        return self.judgings[0]
 
 
 def read_pipeline(reader: RecordReader, frame: Frame) -> PipelineFrame | None:
@@ -164,13 +169,16 @@ def read_pipeline(reader: RecordReader, frame: Frame) -> PipelineFrame | None:
             after = name.removeprefix(NO_GUARD)
             for judging in _judgings(reader, frame, layers, after=after, headline=headline):
                 beside.setdefault(judging.name, {})[after] = judging
-    judgings = [
-        replace(judging, beside=beside.get(judging.name, {}))
-        for judging in _judgings(reader, frame, layers, after="", headline=headline)
-    ]
+    judgings = []
+    for judging in _judgings(reader, frame, layers, after="", headline=headline):
+        judgings.append(replace(judging, beside=beside.get(judging.name, {})))
     model = record_columns(reader, NO_GUARD, stage=Stage.MODEL, is_every=frame.is_every)
-    ordered = tuple(sorted(judgings, key=lambda each: each.name != headline))
+    ordered = tuple(sorted(judgings, key=lambda judging: judging.name != headline))
     arms = ArmReader(reader, frame, model, partial(_is_judged, ordered))
+    human, label_weights = None, None
+    if people:
+        human = _judge(reader, frame, people[-1])
+        label_weights = _label_weights(reader, frame, people[-1])
     return PipelineFrame(
         frame=frame,
         arms=tuple(read_arms(arms)),
@@ -178,8 +186,8 @@ def read_pipeline(reader: RecordReader, frame: Frame) -> PipelineFrame | None:
         model=frame.codes(model, model.outcome),
         answering=model,
         judgings=ordered,
-        human=_judge(reader, frame, people[-1]) if people else None,
-        label_weights=_label_weights(reader, frame, people[-1]) if people else None,
+        human=human,
+        label_weights=label_weights,
     )
 
 
@@ -196,23 +204,25 @@ def _judgings(
 ) -> list[Judging]:
     """Read what each judging says of the answers to texts as they are, or after guards."""
     judgings: dict[str, list[JudgeColumns]] = {}
+    alone: dict[str, JudgeColumns] = {}
     # `run/one` and `run/two` are judges of the judging `run`, which stands first.
     for layer in sorted(layers, key=lambda name: name.split("/")[0] != FIRST_LAYER):
-        judge = _judge(reader, frame, layer, after=after)
-        judgings.setdefault(layer.split("/")[0], []).append(judge)
-    alone = {each.layer: [each] for judges in judgings.values() for each in judges}
+        alone[layer] = _judge(reader, frame, layer, after=after)
+        judgings.setdefault(layer.split("/")[0], []).append(alone[layer])
     if headline in alone:  # one of several judges may be asked for by itself
-        judgings.setdefault(headline, alone[headline])
+        judgings.setdefault(headline, [alone[headline]])
     return [_judging(name, judges) for name, judges in judgings.items()]
 
 
 def judge_layers(reader: RecordReader) -> tuple[list[str], list[str]]:
     """Return every layer of verdicts, and those of them that hold the labels of people."""
-    stages = reader.recorded_stages()
+    layers: list[str] = []
     # Those of answers to rewritten texts stand under other names in the same layers.
-    found = dict.fromkeys(layer for _, stage, layer in stages if stage is Stage.JUDGE)
-    layers = [*found]
-    return layers, [each for each in layers if reader.layer_settings(each).get("kind") == HUMAN]
+    for _, stage, layer in reader.recorded_stages():
+        if stage is Stage.JUDGE and layer not in layers:
+            layers.append(layer)
+    people = [layer for layer in layers if reader.layer_settings(layer).get("kind") == HUMAN]
+    return layers, people
 
 
 def _label_weights(reader: RecordReader, frame: Frame, layer: str) -> Floats | None:
@@ -230,10 +240,13 @@ def _label_weights(reader: RecordReader, frame: Frame, layer: str) -> Floats | N
 
 def headline_of(reader: RecordReader) -> str:
     """Return the judging chosen last, else the one its configuration names, else none."""
-    chosen = [each for each in reader.layers() if each.startswith(HEADLINE)]
-    stated = reader.manifest().settings.get("pipeline")
-    named = str(stated.get("headline") or "") if isinstance(stated, dict) else ""
-    return chosen[-1].split("/", 2)[2] if chosen else named
+    chosen = [layer for layer in reader.layers() if layer.startswith(HEADLINE)]
+    if chosen:
+        return chosen[-1].split("/", 2)[2]
+    pipeline = reader.manifest().settings.get("pipeline")
+    if isinstance(pipeline, dict):
+        return str(pipeline.get("headline") or "")
+    return ""
 
 
 def is_valid(label: Codes) -> Flags:
@@ -255,6 +268,7 @@ def combine(labels: Sequence[Codes]) -> tuple[Codes, Flags]:
 
 
 def _judging(name: str, judges: list[JudgeColumns]) -> Judging:
+    """Combine judges by majority: the label, then the answer mode of those who gave it."""
     label, tied = combine([judge.label for judge in judges])
     modes = np.stack([np.where(judge.label == label, judge.mode, -1) for judge in judges])
     votes = np.stack([(modes == code).sum(axis=0) for code in range(_MODES)])
@@ -267,18 +281,27 @@ def _judging(name: str, judges: list[JudgeColumns]) -> Judging:
 
 
 def _judge(reader: RecordReader, frame: Frame, layer: str, *, after: str = "") -> JudgeColumns:
-    name = f"{NO_GUARD}{after}"
-    columns = record_columns(reader, name, stage=Stage.JUDGE, layer=layer, is_every=frame.is_every)
-    configured = [part.name for part in frame.manifest.parts if part.kind == "judge"]
-    own = configured[0] if layer == FIRST_LAYER and len(configured) == 1 else layer
-    name = layer.partition("/")[2] or str(reader.layer_settings(layer).get("judge") or own)
+    """Read what a judge said of the answers to texts as they are, or after guards."""
+    texts = f"{NO_GUARD}{after}"
+    columns = record_columns(reader, texts, stage=Stage.JUDGE, layer=layer, is_every=frame.is_every)
     return JudgeColumns(
-        name=name,
+        name=_judge_name(reader, frame, layer),
         layer=layer,
         label=frame.codes(columns, columns.outcome),
         mode=frame.codes(columns, columns.answer_mode),
         records=columns,
     )
+
+
+def _judge_name(reader: RecordReader, frame: Frame, layer: str) -> str:
+    """Return the name of the judge whose verdicts stand in a layer."""
+    name = layer.partition("/")[2] or reader.layer_settings(layer).get("judge")
+    if name:
+        return str(name)
+    configured = [part.name for part in frame.manifest.parts if part.kind == "judge"]
+    if layer == FIRST_LAYER and len(configured) == 1:
+        return configured[0]
+    return layer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +331,9 @@ class Ends:
 
     def trials(self, scope: str) -> Flags:
         """Return the places that a rate of this scope is over."""
-        return self.is_known if scope == SYSTEM else self.is_known & self.passed
+        if scope == SYSTEM:
+            return self.is_known
+        return self.is_known & self.passed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,32 +363,24 @@ class PlaceRates:
 
     def of(self, hits: Flags, trials: Flags) -> Estimate:
         """Estimate the share of places with a property."""
-        groups, told = self.group[trials], self._names
-        if self._crossing is not None:
-            return crossed_or_grouped(
-                hits[trials],
-                groups.astype(np.int64),
-                self._crossing[trials],
-                confidence=self.confidence,
-            )
-        return grouped_rate(hits[trials], groups, confidence=self.confidence, names=told)
+        return self._share(hits[trials], np.flatnonzero(trials))
 
     def of_each(self, hits: Sequence[Flags], trials: Sequence[Flags]) -> Estimate:
         """Estimate a share of parts of places, such as documents: they share the place's group."""
-        count = len(self.group)
-        hit = np.concatenate(hits) if hits else np.zeros(0, dtype=np.bool_)
-        tried = np.concatenate(trials) if trials else np.zeros(0, dtype=np.bool_)
-        at = np.flatnonzero(tried) % max(1, count)
+        none = np.zeros(0, dtype=np.bool_)
+        hit, tried = np.concatenate([none, *hits]), np.concatenate([none, *trials])
+        return self._share(hit[tried], np.flatnonzero(tried) % max(1, len(self.group)))
+
+    def _share(self, hits: Flags, places: Ints) -> Estimate:
+        """Estimate the share of trials with a property, each of which belongs to a place."""
         if self._crossing is not None:
             return crossed_or_grouped(
-                hit[tried],
-                self.group[at].astype(np.int64),
-                self._crossing[at],
+                hits,
+                self.group[places].astype(np.int64),
+                self._crossing[places],
                 confidence=self.confidence,
             )
-        return grouped_rate(
-            hit[tried], self.group[at], confidence=self.confidence, names=self._names
-        )
+        return grouped_rate(hits, self.group[places], confidence=self.confidence, names=self._names)
 
     def pair(self, harm: Flags, refused: Flags, trials: Flags) -> EndPair:
         """Estimate both error rates."""
@@ -374,11 +391,14 @@ class PlaceRates:
 
     def difference(self, first: Flags, second: Flags, where: Flags) -> Difference:
         """Estimate the difference of two properties of the same places."""
+        crossing = None
+        if self._crossing is not None:
+            crossing = self._crossing[where]
         return grouped_difference(
             first[where],
             second[where],
             groups=self.group[where],
-            crossing=None if self._crossing is None else self._crossing[where],
+            crossing=crossing,
             confidence=self.confidence,
         )
 
@@ -399,13 +419,11 @@ class PlaceRates:
         column = np.where(self.is_attack, is_wrong, 3 - is_wrong.astype(np.int64))[trials]
         where = self.group[trials].astype(np.int64) * 4 + column
         table = np.bincount(where, minlength=len(self._names) * 4).reshape(-1, 4)
-        of_attacks, of_benign = (
-            effective_counts(summarise(table[:, at], table[:, at : at + 2].sum(axis=1)))
-            for at in (0, 2)
-        )
+        of_attacks = summarise(table[:, 0], table[:, 0:2].sum(axis=1))
+        of_benign = summarise(table[:, 2], table[:, 2:4].sum(axis=1))
         return estimate_ratios(
-            of_attacks,
-            of_benign,
+            effective_counts(of_attacks),
+            effective_counts(of_benign),
             correlation=correlate(table),
             groups=int((table.sum(axis=1) > 0).sum()),
             statistics=(BALANCED_ERROR,),
@@ -416,10 +434,11 @@ class PlaceRates:
 
 def waited_ms(arm: PipelineArm) -> Floats:
     """Return how long one waits for what an arm says; nan where a stage of it was not timed."""
-    waited = np.zeros(len(arm.decision))
+    waited, before = np.zeros(len(arm.decision)), 0
     for number, step in enumerate(arm.steps):
         waited += np.where(arm.reached(number), step.waited_ms, 0.0)
-    before = sum(step.place is not Place.OUTPUT for step in arm.steps)
+        if step.place is not Place.OUTPUT:
+            before += 1
     # A guard that blocks spares the answer, unless it is the answer that it reads.
     waited += np.where(arm.reached(before), arm.waited_ms, 0.0)
     return np.where(arm.decision <= BLOCK, waited, np.nan)
@@ -433,15 +452,19 @@ def find_ends(
     lets_through: tuple[int, ...] = (),
 ) -> Ends:
     """Find what came out of an arm."""
-    decision = arm.decided(lets_through, blocks) if lets_through or blocks else arm.decision
+    decision = arm.decision
+    if lets_through or blocks:
+        decision = arm.decided(lets_through, blocks)
     passed = (decision == ALLOW) | arm.by_provider
-    nobody = np.full(len(arm.decision), MISSING, dtype=np.int8)
-    label, mode = (nobody, nobody) if judging is None else judging.of(arm.came_out)
+    label = mode = np.full(len(arm.decision), MISSING, dtype=np.int8)
+    gone_out = None
+    if judging is not None:
+        label, mode = judging.of(arm.came_out)
+        gone_out = arm.gone_out(lets_through)
     valid = passed & is_valid(label)
     unsafe = valid & (label == UNSAFE)
     is_blocked = np.isin(decision, (BLOCK, *blocks))
     is_helped = valid & np.isin(mode, _HELPED)
-    gone_out = None if judging is None else arm.gone_out(lets_through)
     if judging is not None and gone_out is not None:
         # Of these answers a prefix had gone out before the block: it is what came out.
         is_cut = is_blocked & (gone_out.codes > 0)
@@ -461,8 +484,10 @@ def find_ends(
 
 def holds_parts(reader: RecordReader, *kinds: str) -> bool:
     """Tell whether a run has such parts, even where a guard let nothing through to them."""
-    stated = {part.kind for part in reader.manifest().parts}
-    return {*kinds} <= stated.union(stage for _, stage, _ in reader.recorded_stages())
+    held: set[str] = {part.kind for part in reader.manifest().parts}
+    for _, stage, _ in reader.recorded_stages():
+        held.add(stage)
+    return held.issuperset(kinds)
 
 
 def read_system(reader: RecordReader, frame: Frame) -> Frame | None:
@@ -501,17 +526,24 @@ def _column(pipeline: PipelineFrame, arm: PipelineArm, judging: Judging) -> Defe
     spoken = np.where(ends.passed, judging.of(arm.came_out)[0], arm.decision)
     unknown = np.where(spoken == MALFORMED, MALFORMED, ERROR)
     outcome = np.where(ends.is_known, np.where(is_stopped, BLOCK, ALLOW), unknown)
-    guard, settings = None, dict[str, object]()
+    outcome = np.where(ends.asked, outcome, MISSING)
+    return column_of(frame, _describe_system(frame, arm), outcome, latency_ns=waited_ns)
+
+
+def _describe_system(frame: Frame, arm: PipelineArm) -> PartManifest:
+    """Describe an arm as a part; its version is the name of the target model."""
+    version, guard_type, role = "", "", ""
+    for part in frame.manifest.parts:
+        if part.kind == "model":
+            version = str(part.settings.get("model") or "")
+    settings: dict[str, object] = {}
     if arm.is_placed:
         settings["guards"] = [f"{step.place.value}: {step.guard}" for step in arm.steps]
         settings["drawn"] = arm.drawn
-    else:
-        guard = next((each.part for each in frame.arms if each.name == arm.name), None)
-    part_type, role = (guard.type, guard.role) if guard else ("", "")
-    model = next((p.settings.get("model") for p in frame.manifest.parts if p.kind == "model"), "")
-    version = str(model or "")
-    part = PartManifest(
-        name=arm.name, kind=SYSTEM, type=part_type, version=version, role=role, settings=settings
+    else:  # the short form: one guard, of this name
+        for column in frame.arms:
+            if column.name == arm.name:
+                guard_type, role = column.part.type, column.part.role
+    return PartManifest(
+        name=arm.name, kind=SYSTEM, type=guard_type, version=version, role=role, settings=settings
     )
-    outcome = np.where(ends.asked, outcome, MISSING)
-    return column_of(frame, part, outcome, latency_ns=waited_ns)

@@ -73,10 +73,11 @@ class AgentParts:
     def manifests(self) -> tuple[PartManifest, ...]:
         """What the manifest says of each part."""
         parts = [built.manifest for built in (*self.guards, *self.agents)]
-        parts += [
-            PartManifest(name=suite.name, kind="suite", type="suite", fingerprint=suite.fingerprint)
-            for suite in self.suites
-        ]
+        for suite in self.suites:
+            part = PartManifest(
+                name=suite.name, kind="suite", type="suite", fingerprint=suite.fingerprint
+            )
+            parts.append(part)
         return tuple(parts)
 
     def suite(self, name: str) -> AgentSuite:
@@ -85,12 +86,12 @@ class AgentParts:
 
     def shared_guards(self, settings: AgentSettings) -> frozenset[str]:
         """Return the guards whose answer depends on the text alone: by type, or as stated."""
-        shared = {
-            built.manifest.name
-            for built in self.guards
-            if built.manifest.type in _DRAWS_NOTHING or built.manifest.settings.get("draws_nothing")
-        }
-        return frozenset(shared.union(settings.deterministic))
+        shared = set(settings.deterministic)
+        for built in self.guards:
+            guard = built.manifest
+            if guard.type in _DRAWS_NOTHING or guard.settings.get("draws_nothing"):
+                shared.add(guard.name)
+        return frozenset(shared)
 
 
 def build_agent_parts(
@@ -105,7 +106,9 @@ def build_agent_parts(
     if settings is None:
         raise ConfigError("The configuration names no agent.")
     used = _used_guards(settings)
-    guards = build_defenses(loaded, services, only=used) if used else ()
+    guards: tuple[BuiltPart, ...] = ()
+    if used:
+        guards = build_defenses(loaded, services, only=used)
     _check_proxies(settings, guards)
     if settings.replay:
         return _replay_parts(loaded, settings, suites, guards, limit=limit)
@@ -130,14 +133,12 @@ def _replay_parts(
     limit: int | None,
 ) -> AgentParts:
     """Build guards around stored runs: what guards do is noted, what was stored goes on."""
-    stored = {
-        case: each
-        for suite in suites
-        if isinstance(suite, StoredSuite)
-        for case, each in suite.cases.items()
-    }
-    told = [note for suite in suites if isinstance(suite, StoredSuite) for note in suite.notes]
-    notes = tuple(dict.fromkeys(told))
+    stored: dict[CaseId, StoredCase] = {}
+    notes: dict[str, None] = {}
+    for suite in suites:
+        if isinstance(suite, StoredSuite):
+            stored |= suite.cases
+            notes |= dict.fromkeys(suite.notes)
     manifest = PartManifest(
         name=STORED_AGENT, kind="agent", type="replay", settings={"notes": list(notes)}
     )
@@ -154,22 +155,20 @@ def _replay_parts(
         cases=tuple(_limited(list(stored), limit)),
         rules={STORED_AGENT: rules},
         stored=stored,
-        notes=notes,
+        notes=tuple(notes),
     )
 
 
 def open_stored_suites(runs: StoredRuns) -> tuple[StoredSuite, ...]:
     """Return stored runs by the suite that they are of."""
-    names = dict.fromkeys(case.id.suite for case in runs.cases)
-    return tuple(
-        StoredSuite(
-            name=name,
-            fingerprint=runs.fingerprint,
-            cases={case.id: case for case in runs.cases if case.id.suite == name},
-            notes=runs.notes,
-        )
-        for name in names
-    )
+    by_suite: dict[str, dict[CaseId, StoredCase]] = {}
+    for case in runs.cases:
+        by_suite.setdefault(case.id.suite, {})[case.id] = case
+    suites = []
+    for name, cases in by_suite.items():
+        suite = StoredSuite(name=name, fingerprint=runs.fingerprint, cases=cases, notes=runs.notes)
+        suites.append(suite)
+    return tuple(suites)
 
 
 def _limited(cases: list[CaseId], limit: int | None) -> list[CaseId]:
@@ -191,7 +190,8 @@ def _arms(settings: AgentSettings, agents: Sequence[BuiltPart]) -> list[AgentArm
         agent = built.manifest.name
         guards: dict[str, Mapping[Place, tuple[str, ...]]] = dict(stated)
         if built.manifest.type == "obedient":
-            guards |= {without.name: without.guards for without in leave_one_out(stated)}
+            for without in leave_one_out(stated):
+                guards[without.name] = without.guards
         for name, places in guards.items():
             subject = name_subject(name, agent, settings.agent_names)
             arms.append(AgentArm(name=subject, agent=agent, guards=places))
@@ -214,7 +214,7 @@ async def open_suites(settings: AgentSettings, folder: Path) -> tuple[AgentSuite
             continue
         family, _, own = name.partition("/")
         if family != _AGENTDOJO or own not in SUITES:
-            known = [*BUILT_IN, _AGENTDOJO, *(f"{_AGENTDOJO}/{each}" for each in SUITES)]
+            known = [*BUILT_IN, _AGENTDOJO, *_agentdojo_suites()]
             raise UnknownName("suite", name, known)
         opened.append(await AgentDojoSuite.start(own, interpreter=interpreter, shared=shared))
     names = [suite.name for suite in opened]
@@ -228,21 +228,28 @@ def _suite_names(settings: AgentSettings) -> list[str]:
     """Return the suites by name, with `agentdojo` for all of its suites."""
     names: list[str] = []
     for name in settings.suites:
-        names += [f"{_AGENTDOJO}/{own}" for own in SUITES] if name == _AGENTDOJO else [name]
+        if name == _AGENTDOJO:
+            names += _agentdojo_suites()
+        else:
+            names.append(name)
     return names
+
+
+def _agentdojo_suites() -> list[str]:
+    return [f"{_AGENTDOJO}/{suite}" for suite in SUITES]
 
 
 def _check_proxies(settings: AgentSettings, guards: Sequence[BuiltPart]) -> None:
     """Refuse a proxy where a guard is asked, and a guard where a proxy is wanted."""
     kinds = {built.manifest.name: built.manifest.type for built in guards}
     for name, arm in settings.arms.items():
-        asked = [n for place in Place for n in _names_at(arm, place)]
-        for guard in asked:
-            if kinds.get(guard) == MCP_PROXY:
-                raise ConfigError(
-                    f"agent.arms.{name}: {guard} is an MCP proxy and is not asked at a place.\n"
-                    f"Next: proxy: {guard}"
-                )
+        for place in Place:
+            for guard in _names_at(arm, place):
+                if kinds.get(guard) == MCP_PROXY:
+                    raise ConfigError(
+                        f"agent.arms.{name}: {guard} is an MCP proxy and is not asked at a place.\n"
+                        f"Next: proxy: {guard}"
+                    )
         if arm.proxy and kinds.get(arm.proxy) != MCP_PROXY:
             raise ConfigError(
                 f"agent.arms.{name}.proxy: {arm.proxy} is of type {kinds.get(arm.proxy)}.\n"
@@ -277,35 +284,36 @@ def _cases(
     # Nobody who leaves the list of tools unguarded learns anything from orders that stand in it.
     guarded = any(arm.tool_list or arm.proxy for arm in settings.arms.values())
     for suite in suites:
-        wordings = [_wording(suite, name) for name in settings.injections]
-        wordings = wordings or [suite.wordings[0]]
+        for name in settings.injections:
+            if name not in suite.wordings:
+                raise UnknownName(f"wording of {suite.name}", name, suite.wordings)
+        wordings = settings.injections or [suite.wordings[0]]
         of_suite = cases_of(suite, wordings, only_measurable=only_measurable)
         if not guarded:
-            in_list = {each.id for each in suite.injections if each.place is Place.TOOL_LIST}
+            in_list = {
+                injection.id for injection in suite.injections if injection.place is Place.TOOL_LIST
+            }
             of_suite = [case for case in of_suite if case.injection not in in_list]
         cases += of_suite
     return _limited(cases, limit)
 
 
-def _wording(suite: AgentSuite, name: str) -> str:
-    if name not in suite.wordings:
-        raise UnknownName(f"wording of {suite.name}", name, suite.wordings)
-    return name
-
-
 def _rules(
     loaded: LoadedConfig, settings: AgentSettings, agents: Sequence[BuiltPart]
 ) -> dict[str, CaseRules]:
+    """Return what an arm does where a guard blocks or fails, by agent."""
     on_malformed, on_error = loaded.config.policies
     rules = {}
     for built in agents:
-        ends_by_itself = built.manifest.type == "obedient"
+        max_steps = settings.max_steps
+        if built.manifest.type == "obedient":
+            max_steps = _SCRIPTED_STEPS
         rules[built.manifest.name] = CaseRules(
             on_call_blocked=settings.on_block.tool_call,
             on_result_blocked=settings.on_block.tool_result,
             on_malformed=on_malformed,
             on_error=on_error,
-            max_steps=_SCRIPTED_STEPS if ends_by_itself else settings.max_steps,
+            max_steps=max_steps,
         )
     return rules
 
@@ -316,16 +324,19 @@ def samples_of(parts: AgentParts) -> list[Sample]:
     for case in parts.cases:
         suite = parts.suite(case.suite)
         prompt = next(task.prompt for task in suite.tasks if task.id == case.task)
-        place, order = Place.TOOL_RESULT, ""
+        label, category, hidden_in, order = Label.BENIGN, "", "", ""
+        if case.injection:
+            label, category = Label.ATTACK, "indirect_injection"
+            hidden_in = Place.TOOL_RESULT.value
         for injection in suite.injections:
-            if injection.id == case.injection:
-                place, order = injection.place, injection.order
+            if case.injection and injection.id == case.injection:
+                hidden_in, order = injection.place.value, injection.order
         metadata: dict[str, object] = {
             "suite": case.suite,
             "task": case.task,
             "injection": case.injection,
             "wording": case.wording,
-            "hidden_in": place.value if case.injection else "",
+            "hidden_in": hidden_in,
             "order": order,
         }
         stored = parts.stored.get(case)
@@ -341,8 +352,8 @@ def samples_of(parts: AgentParts) -> list[Sample]:
             Sample(
                 id=case.text,
                 prompt=Prompt.of_text(prompt),
-                label=Label.ATTACK if case.injection else Label.BENIGN,
-                category="indirect_injection" if case.injection else "",
+                label=label,
+                category=category,
                 technique=case.wording,
                 source=case.suite,
                 group=f"{case.suite}/{case.task}",
@@ -356,17 +367,21 @@ def describe_suites(parts: AgentParts) -> tuple[DataManifest, ...]:
     """Return what the manifest says of each suite, as of data."""
     manifests = []
     for suite in parts.suites:
-        cases = [case for case in parts.cases if case.suite == suite.name]
-        attacks = sum(1 for case in cases if case.injection)
+        ids, attacks = [], 0
+        for case in parts.cases:
+            if case.suite == suite.name:
+                ids.append(case.text)
+                if case.injection:
+                    attacks += 1
         digest = sha256(suite.fingerprint.encode())
-        digest.update("\n".join(case.text for case in cases).encode())
+        digest.update("\n".join(ids).encode())
         manifests.append(
             DataManifest(
                 name=suite.name,
                 version="",
                 sha256=digest.hexdigest(),
                 attacks=attacks,
-                benign=len(cases) - attacks,
+                benign=len(ids) - attacks,
             )
         )
     return tuple(manifests)

@@ -57,8 +57,10 @@ def _compare_reports(
     with RecordReader(folder.records) as reader:
         config = run_config(reader.manifest())
         known = reader.defenses()
-    asked = redecided(stated).items()
-    thresholds = tuple((name, at) for name, at in asked if name in known)
+    thresholds = []
+    for name, threshold in redecided(stated).items():
+        if name in known:
+            thresholds.append((name, threshold))
     formats = tuple({_FORMAT_OF[name] for name in names})
     fresh: list[Path] = []
     for texts in (True, False):
@@ -66,9 +68,13 @@ def _compare_reports(
         copy_records(folder.records, again.records)
         if folder.file(ENDPOINTS).is_file():
             copyfile(folder.file(ENDPOINTS), again.file(ENDPOINTS))
-        write_reports(again, config, formats=formats, thresholds=thresholds, texts=texts)
+        write_reports(again, config, formats=formats, thresholds=tuple(thresholds), texts=texts)
         fresh.append(again.path)
-        names = [n for n in names if not _is_equal(folder.path / n, again.path / n, mismatches)]
+        different = []
+        for name in names:
+            if not _is_equal(folder.path / name, again.path / name, mismatches):
+                different.append(name)
+        names = different
         if not names:
             return
     for name in names:
@@ -125,8 +131,10 @@ def _attacked(reader: RecordReader, head: Any) -> list[str]:
     layers = (*asked_layers(reader.layers()), *MODEL_LAYERS)
     asked = []
     for name in reader.defenses():
-        if any(next(read_tries(reader, defense=name, layer=layer), None) for layer in layers):
-            asked.append(name)
+        for layer in layers:
+            if any(read_tries(reader, defense=name, layer=layer)):
+                asked.append(name)
+                break
     named = None
     if isinstance(head, dict):
         named = head.get("defenses")
@@ -145,8 +153,14 @@ def _is_equal(path: Path, fresh: Path, mismatches: Mismatches) -> bool:
 
 
 def _line_count(path: Path) -> int:
+    """Count the lines of a file without reading it whole."""
+    count = 0
     with path.open("rb") as file:
-        return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(_CHUNK), b""))
+        chunk = file.read(_CHUNK)
+        while chunk:
+            count += chunk.count(b"\n")
+            chunk = file.read(_CHUNK)
+    return count
 
 
 def _compare_file(folder: RunDir, name: str, fresh: Path, mismatches: Mismatches) -> None:
@@ -160,34 +174,43 @@ def _compare(folder: RunDir, name: str, fresh: list[Path], mismatches: Mismatche
     if name.endswith((".jsonl", "records.csv")):
         with (folder.path / name).open("rb") as one, fresh[0].open("rb") as two:
             lengths = (_line_count(folder.path / name), _line_count(fresh[0]))
-            texts, others = map(_text, one), map(_text, two)
-            _compare_lines(name, texts, others, mismatches, lengths=lengths)
+            _compare_lines(name, map(_text, one), map(_text, two), mismatches, lengths=lengths)
         return
     stated = (folder.path / name).read_bytes()
-    forms = [each.read_bytes() for each in fresh if each.exists()]
-    head, *earlier = _heads(folder.records)
+    forms = [path.read_bytes() for path in fresh if path.exists()]
+    head, *earlier_heads = _heads(folder.records)
     if head not in stated:
         # Written before records were added that it tells nothing of.
         forms = [_without_head(form, head) for form in forms]
-        for each in earlier:
-            if each in stated:
-                stated = _without_head(stated, each)
+        for earlier in earlier_heads:
+            if earlier in stated:
+                stated = _without_head(stated, earlier)
     if stated in forms:
         mismatches.compared += stated.count(b"\n")
         return
     if not forms:
         _differ(mismatches, name, "", ("something", "no such report"))
         return
-    if name.endswith(".json") and (tree := _parsed(stated)) is not None:
+    document = None
+    if name.endswith(".json"):
+        document = _parsed(stated)
+    if document is not None:
         before, as_lines = mismatches.met, mismatches.compared + stated.count(b"\n")
-        mismatches.tree(MismatchKind.REPORT, name, "", stated=tree, counted=_parsed(forms[0]))
+        mismatches.tree(MismatchKind.REPORT, name, "", stated=document, counted=_parsed(forms[0]))
         if mismatches.met == before:  # the last digit of a figure depends on the processor
             mismatches.compared = as_lines
         return
+    _compare_lines(name, _lines(stated), _lines(_nearest(forms, stated)), mismatches)
+
+
+def _nearest(forms: list[bytes], stated: bytes) -> bytes:
+    """Return the form of a report whose number of lines is nearest."""
     count = stated.count(b"\n")
-    nearest = min(forms, key=lambda form: abs(form.count(b"\n") - count))
-    said, again = (form.decode(errors="replace").split("\n") for form in (stated, nearest))
-    _compare_lines(name, said, again, mismatches)
+    return min(forms, key=lambda form: abs(form.count(b"\n") - count))
+
+
+def _lines(content: bytes) -> list[str]:
+    return content.decode(errors="replace").split("\n")
 
 
 def _text(line: bytes) -> str:
@@ -240,14 +263,23 @@ def _parsed(content: bytes | str) -> Any:
 
 def _excerpts(one: str | None, two: str | None) -> tuple[str, str]:
     """Return two lines from a little before the first character that differs."""
-    pairs = enumerate(zip_longest(one or "", two or ""))
-    at = next((index for index, (first, second) in pairs if first != second), 0)
-    start = max(0, at - _BEFORE)
+    differs_at = 0
+    for position, (first, second) in enumerate(zip_longest(one or "", two or "")):
+        if first != second:
+            differs_at = position
+            break
+    start = max(0, differs_at - _BEFORE)
     return _excerpt(one, start), _excerpt(two, start)
 
 
 def _excerpt(line: str | None, start: int) -> str:
+    """Quote a part of a line, with dots where it goes on."""
     if line is None:
         return "nothing"
     end = start + _SHOWN
-    return repr(f"{'...' * (start > 0)}{line[start:end]}{'...' * (end < len(line))}")
+    excerpt = line[start:end]
+    if start > 0:
+        excerpt = f"...{excerpt}"
+    if end < len(line):
+        excerpt = f"{excerpt}..."
+    return repr(excerpt)
