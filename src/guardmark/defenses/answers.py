@@ -21,12 +21,26 @@ if TYPE_CHECKING:
 
 _BLOCKS, _ALLOWS, _WORD, _SCORE, _REASON, _CONFIDENCE, _REWRITTEN = range(7)
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-_MEANINGS: Final = {
-    name: meaning for meaning, names in enumerate(_TABLES["fields"].values()) for name in names
-}
-_OUTCOMES: Final = {
-    word: Outcome(outcome) for outcome, words in _TABLES["outcomes"].items() for word in words
-}
+
+
+def _read_meanings() -> dict[str, int]:
+    """Return what a field of each known name says, as a number of the line above."""
+    meanings = {}
+    for meaning, names in enumerate(_TABLES["fields"].values()):
+        meanings.update(dict.fromkeys(names, meaning))
+    return meanings
+
+
+def _read_outcomes() -> dict[str, Outcome]:
+    """Return the outcome that each known word stands for."""
+    outcomes = {}
+    for outcome, words in _TABLES["outcomes"].items():
+        outcomes.update(dict.fromkeys(words, Outcome(outcome)))
+    return outcomes
+
+
+_MEANINGS: Final = _read_meanings()
+_OUTCOMES: Final = _read_outcomes()
 _MOST_REASON: Final = 2_000
 _MOST_LABELS: Final = 100  # characters
 _MOST_OTHER: Final = 2_000
@@ -40,9 +54,17 @@ class _NotUnderstood(Exception):
 
 
 def _a_range(value: tuple[float, float]) -> tuple[float, float]:
+    """Refuse two bounds that are equal, infinite or no numbers."""
     if not float("-inf") < value[0] != value[1] < float("inf"):
         raise ValueError("needs two different numbers: no risk, greatest risk")
     return value
+
+
+def _decided(*, is_blocked: bool) -> Decision:
+    """Return a bare decision."""
+    if is_blocked:
+        return BLOCKED
+    return ALLOWED
 
 
 ScoreRange = Annotated[tuple[float, float], AfterValidator(_a_range)]
@@ -141,9 +163,12 @@ class AnswerReader:
         try:
             if isinstance(answer, int | float):
                 return self._decision(None, self._risk(answer))
-            if (labels := labels_of(answer)) is not None:
+            labels = labels_of(answer)
+            if labels is not None:
                 return self._of_labels(labels)
-            return self._of_fields(answer if isinstance(answer, dict) else _fields_of(answer))
+            if not isinstance(answer, dict):
+                answer = _fields_of(answer)
+            return self._of_fields(answer)
         except _NotUnderstood as error:
             return self._malformed(str(error))
         finally:
@@ -158,24 +183,33 @@ class AnswerReader:
                 "blocks is not stated; name the labels of attacks with block_labels"
             )
         blocking = {label.casefold() for label in self.block_labels}
-        is_blocked = {label: label.casefold() in blocking for label in labels}
-        known = {label: score for label, score in labels.items() if score is not None}
+        known: dict[str, float] = {}
+        blocked: set[str] = set()
+        risk = 0.0
+        for label, score in labels.items():
+            if label.casefold() in blocking:
+                blocked.add(label)
+            if score is not None:
+                known[label] = score
+                if label in blocked:
+                    risk += score
         if len(known) < len(labels):
-            return BLOCKED if any(is_blocked.values()) else ALLOWED
+            return _decided(is_blocked=bool(blocked))
         top = max(known, key=lambda label: known[label])
-        if len(known) == 1:
-            risk = known[top] if is_blocked[top] else 1.0 - known[top]
-        else:
-            risk = sum(score for label, score in known.items() if is_blocked[label])
-        decided = Outcome.BLOCK if is_blocked[top] else Outcome.ALLOW
-        return self._decision(None if self.threshold is not None else decided, self._risk(risk))
+        if len(known) == 1 and not blocked:
+            risk = 1.0 - known[top]
+        outcome = None  # the threshold decides
+        if self.threshold is None:
+            outcome = _decided(is_blocked=top in blocked).outcome
+        return self._decision(outcome, self._risk(risk))
 
     def _of_fields(self, fields: Mapping[str, Any]) -> Decision:
+        """Read the fields of an object by their names."""
         answer = _sorted_out(fields)
         stated, scores, others = answer.stated, answer.scores, answer.others
         if len(stated) > 1 and len(set(stated.values())) > 1:
             raise _NotUnderstood(f"fields that contradict each other: {' and '.join(stated)}")
-        decided = next(iter(stated.values())) if stated else None
+        decided = next(iter(stated.values()), None)
         if self.confidence is not None:
             for name in others:
                 if _MEANINGS.get(name) is _CONFIDENCE:
@@ -208,10 +242,13 @@ class AnswerReader:
             raise _NotUnderstood(
                 f"confidence {confidence!r} and no decision that it could be the certainty of"
             )
+        if decided is Outcome.BLOCK:
+            return confidence
         lowest, highest = self.score_range
-        return confidence if decided is Outcome.BLOCK else lowest + highest - confidence
+        return lowest + highest - confidence
 
     def _risk(self, score: float) -> float:
+        """Return a score as a risk in [0, 1]; one outside the range is not understood."""
         lowest, highest = self.score_range
         risk = (score - lowest) / (highest - lowest)
         if 0 <= risk <= 1:  # not true of not-a-number
@@ -231,22 +268,24 @@ class AnswerReader:
         kind: ScoreKind = ScoreKind.SELF_REPORTED,
         others: Mapping[str, object] | None = None,
     ) -> Decision:
+        """Return a decision by an outcome, or by a risk against the threshold."""
         if outcome is None:
             if risk is None:
                 raise _NotUnderstood("")
-            outcome = Outcome.BLOCK if risk >= self._cut(risk) else Outcome.ALLOW
-        if risk is None and not reason and not others:
-            return BLOCKED if outcome is Outcome.BLOCK else ALLOWED
+            outcome = Outcome.ALLOW
+            if risk >= self._cut(risk):
+                outcome = Outcome.BLOCK
+        if risk is None:
+            kind = ScoreKind.NONE
+            if not reason and not others:
+                return _decided(is_blocked=outcome is Outcome.BLOCK)
         evidence = None
         if reason or others:
-            raw = KNOWN.text(_as_json(others)[:_MOST_OTHER]) if others else ""
+            raw = ""
+            if others:
+                raw = KNOWN.text(_as_json(others)[:_MOST_OTHER])
             evidence = Evidence(reason=KNOWN.text(reason), raw=raw)
-        return Decision(
-            outcome=outcome,
-            score=risk,
-            score_kind=ScoreKind.NONE if risk is None else kind,
-            evidence=evidence,
-        )
+        return Decision(outcome=outcome, score=risk, score_kind=kind, evidence=evidence)
 
     def _cut(self, risk: float) -> float:
         """Return the threshold, or the one that stands in for it."""
@@ -286,8 +325,9 @@ def _sorted_out(fields: Mapping[str, Any]) -> _Fields:
     answer = _Fields()
     for name, given in fields.items():
         meaning = _MEANINGS.get(name)
-        is_array = meaning is not None and hasattr(given, "item")
-        value: Any = _unwrapped(given) if is_array else given
+        value: Any = given
+        if meaning is not None and hasattr(given, "item"):
+            value = _unwrapped(given)
         if value is None:
             continue
         if meaning is _CONFIDENCE and _is_number(value):
@@ -298,10 +338,14 @@ def _sorted_out(fields: Mapping[str, Any]) -> _Fields:
             answer.rewritten = value
         elif meaning is _REASON:
             answer.reason = answer.reason or str(value)[:_MOST_REASON]
-        elif meaning is not None and (outcome := _outcome(name, meaning, value)) is not None:
-            answer.stated[name] = outcome
         else:
-            answer.others[str(name)] = value
+            outcome = None
+            if meaning is not None:
+                outcome = _outcome(name, meaning, value)
+            if outcome is None:
+                answer.others[str(name)] = value
+            else:
+                answer.stated[name] = outcome
     return answer
 
 
@@ -315,11 +359,14 @@ def labels_of(answer: object) -> dict[str, float | None] | None:
         answer = answer[0]
     if isinstance(answer, str) and answer and not any(map(str.isspace, answer)):
         return {answer: None}
-    rows = answer if isinstance(answer, list) else [answer]
+    rows = answer
+    if not isinstance(rows, list):
+        rows = [rows]
     labels: dict[str, float | None] = {}
     for row in rows:
-        label = row.get("label") if isinstance(row, Mapping) else None
-        score = row.get("score") if isinstance(row, Mapping) else None
+        if not isinstance(row, Mapping):
+            return None
+        label, score = row.get("label"), row.get("score")
         if not isinstance(label, str) or not _is_number(score):
             return None
         labels[label] = float(score or 0.0)
@@ -327,7 +374,7 @@ def labels_of(answer: object) -> dict[str, float | None] | None:
 
 
 def _fields_of(answer: object) -> Mapping[str, Any]:
-    """Return the fields of an answer."""
+    """Return the fields of an answer: of a mapping, of a pair, or the attributes of an object."""
     if isinstance(answer, Mapping):
         return answer
     if isinstance(answer, tuple | list) and not hasattr(answer, "_fields"):
@@ -345,14 +392,15 @@ def _fields_of(answer: object) -> Mapping[str, Any]:
 
 def _plain_attributes(answer: object) -> dict[str, object]:
     """Return what else an object says of itself, by the names of its fields."""
-    slots = getattr(type(answer), "__dataclass_fields__", None) or getattr(answer, "_fields", None)
-    names = slots if slots is not None else getattr(answer, "__dict__", {})
-    values = {str(name): getattr(answer, str(name), None) for name in names}
-    return {
-        name: value
-        for name, value in values.items()
-        if not name.startswith("_") and isinstance(value, _PLAIN)
-    }
+    names = getattr(type(answer), "__dataclass_fields__", None) or getattr(answer, "_fields", None)
+    if names is None:
+        names = getattr(answer, "__dict__", {})
+    plain: dict[str, object] = {}
+    for name in map(str, names):
+        value = getattr(answer, name, None)
+        if not name.startswith("_") and isinstance(value, _PLAIN):
+            plain[name] = value
+    return plain
 
 
 def _as_json(fields: Mapping[str, object]) -> str:
@@ -370,9 +418,10 @@ def _as_json(fields: Mapping[str, object]) -> str:
 def _of_pair(answer: Sequence[object]) -> Mapping[str, Any]:
     """Read `(blocked, score)`, `(blocked, reason)` and LLM Guard's `(text, is_valid, risk)`."""
     if len(answer) == 3 and isinstance(answer[0], str) and isinstance(answer[1], bool):
-        is_risk = _is_number(answer[2]) and 0 <= answer[2] <= 1  # type: ignore[operator]
-        score = answer[2] if is_risk else None
-        return {"is_valid": answer[1], "score": score, "rewritten": answer[0]}
+        fields: dict[str, object] = {"is_valid": answer[1], "rewritten": answer[0]}
+        if _is_number(answer[2]) and 0 <= answer[2] <= 1:  # type: ignore[operator]
+            fields["score"] = answer[2]
+        return fields
     if len(answer) == 2 and isinstance(answer[0], bool):
         if _is_number(answer[1]):
             return {"blocked": answer[0], "score": answer[1]}
@@ -387,13 +436,17 @@ def _of_pair(answer: Sequence[object]) -> Mapping[str, Any]:
 def _outcome(name: str, meaning: int, value: object) -> Outcome | None:
     """Return what a field says was decided, or None where it says nothing of that."""
     if meaning is _WORD:
-        outcome = _OUTCOMES.get(value.strip().casefold()) if isinstance(value, str) else None
+        outcome = None
+        if isinstance(value, str):
+            outcome = _OUTCOMES.get(value.strip().casefold())
         if outcome is None:
             raise _NotUnderstood(f"{name} {value!r:.60}; expected block or allow")
         return outcome
     if meaning in {_SCORE, _CONFIDENCE, _REWRITTEN} or not isinstance(value, bool):
         return None
-    return Outcome.BLOCK if value is (meaning is _BLOCKS) else Outcome.ALLOW
+    if value is (meaning is _BLOCKS):
+        return Outcome.BLOCK
+    return Outcome.ALLOW
 
 
 def _is_number(value: object) -> bool:

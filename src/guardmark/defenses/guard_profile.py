@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import cache
+from itertools import product
 from math import exp, isnan
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -38,9 +39,9 @@ class ProfileLabels(Settings):
 
     @model_validator(mode="after")
     def _distinct(self) -> ProfileLabels:
-        pairs = [(one, other) for one in self.risky for other in self.harmless]
-        if any(a.startswith(b) or b.startswith(a) for a, b in pairs):
-            raise ValueError("risky and harmless are not distinct")
+        for risky, harmless in product(self.risky, self.harmless):
+            if risky.startswith(harmless) or harmless.startswith(risky):
+                raise ValueError("risky and harmless are not distinct")
         return self
 
 
@@ -122,31 +123,43 @@ class GuardProfile(Profile):
         if self.reader == "tag":
             return "<score>"
         field = self.fields.get(stage)
-        return rf'(?:^|[{{,\n])\s*"?{re.escape(field.decides)}"?\s*:' if field else ""
+        if field is None:
+            return ""
+        return rf'(?:^|[{{,\n])\s*"?{re.escape(field.decides)}"?\s*:'
 
     def messages(self, prompt: Prompt, view: View, *, policy: str = "") -> ChatMessages | None:
         """Write the conversation the guard is sent."""
         shown = prompt.shown(view, beside_images=self.images)
         if shown is None:
             return None
-        instruction = "" if self.policy == "last" else policy or self.instruction
-        asked = [Message(role=Role.SYSTEM, content=instruction)] if instruction else []
+        conversation = []
+        instruction = policy or self.instruction
+        if instruction and self.policy != "last":
+            conversation.append(Message(role=Role.SYSTEM, content=instruction))
         if view is View.RESPONSE:
-            asked.extend([m for m in prompt.messages[:-1] if m.role is Role.USER][-1:])
-            asked.append(Message(role=Role.ASSISTANT, content=shown))
+            questions = [message for message in prompt.messages[:-1] if message.role is Role.USER]
+            conversation += questions[-1:]
+            conversation.append(Message(role=Role.ASSISTANT, content=shown))
         elif view is View.CONVERSATION and self.conversation == "messages":
-            asked.extend(_turns(prompt))
+            conversation += _turns(prompt)
+        elif view is View.TEXT:
+            images = prompt.messages[prompt.under_test].images
+            conversation.append(Message(role=Role.USER, content=shown, images=images))
         else:
-            images = prompt.messages[prompt.under_test].images if view is View.TEXT else ()
-            asked.append(Message(role=Role.USER, content=shown, images=images))
+            conversation.append(Message(role=Role.USER, content=shown))
         if self.policy == "last":
-            asked.append(Message(role=Role.USER, content=policy))
-        return [{"role": each.role.value, "content": self._content(each)} for each in asked]
+            conversation.append(Message(role=Role.USER, content=policy))
+        chat: ChatMessages = []
+        for message in conversation:
+            chat.append({"role": message.role.value, "content": self._content(message)})
+        return chat
 
     def _content(self, message: Message) -> object:
+        """Return what a message holds: a text, or parts where the guard wants these always."""
         content = message.parts()
-        is_bare = isinstance(content, str) and self.content == "parts"
-        return [{"type": "text", "text": content}] if is_bare else content
+        if isinstance(content, str) and self.content == "parts":
+            return [{"type": "text", "text": content}]
+        return content
 
     def request_options(self, risk: str) -> dict[str, object]:
         """Return the fields of a request."""
@@ -164,16 +177,20 @@ _OTHER_READERS = ("fields", "final", "tag", "word")
 
 def stage_of(prompt: Prompt, view: View) -> Stage:
     """Return what is judged: what a user wrote, or what an assistant answered."""
-    if view is View.CONVERSATION:
-        return "response" if prompt.messages[-1].role is Role.ASSISTANT else "prompt"
-    return "response" if view is View.RESPONSE else "prompt"
+    if view is View.RESPONSE:
+        return "response"
+    if view is View.CONVERSATION and prompt.messages[-1].role is Role.ASSISTANT:
+        return "response"
+    return "prompt"
 
 
 def _turns(prompt: Prompt) -> list[Message]:
     """A conversation in turns of user and assistant, as templates of guards want them."""
     turns: list[Message] = []
     for message in prompt.messages:
-        role = Role.ASSISTANT if message.role is Role.ASSISTANT else Role.USER
+        role = Role.USER
+        if message.role is Role.ASSISTANT:
+            role = Role.ASSISTANT
         words, images = message.words, message.images
         if turns and turns[-1].role is role:
             words, images = f"{turns[-1].content}\n\n{words}", turns.pop().images + images
@@ -189,7 +206,8 @@ def guard_profile(name: str) -> GuardProfile:
 
 def takes_images(settings: Mapping[str, object]) -> bool:
     """Tell from the settings of a defense whether it is shown images."""
-    if (name := settings.get("profile")) in profile_names("guard-model"):
+    name = settings.get("profile")
+    if name in profile_names("guard-model"):
         return guard_profile(str(name)).images
     return "'content'}" in str(settings.get("body"))
 
@@ -220,32 +238,41 @@ def two_token_softmax(
     label_masses = _label_mass(top, *words), _label_mass(top, *reversed(words))
     if label_masses[0] is None and label_masses[1] is None:
         return None
+    risky_mass, harmless_mass = label_masses
+    observed = (risky_mass or 0.0) + (harmless_mass or 0.0)
     masses = [mass for _, mass in top]
     at_most = min(*masses, max(0.0, 1 - sum(masses)))  # of a label that is not listed
-    risky_mass, harmless_mass = label_masses
-    p = at_most if risky_mass is None else risky_mass
-    q = at_most if harmless_mass is None else harmless_mass
-    observed = (risky_mass or 0.0) + (harmless_mass or 0.0)
+    if risky_mass is None:
+        risky_mass = at_most
+    if harmless_mass is None:
+        harmless_mass = at_most
     return TokenScore(
-        score=p / (p + q), label_mass=min(1.0, observed), is_bound=None in label_masses
+        score=risky_mass / (risky_mass + harmless_mass),
+        label_mass=min(1.0, observed),
+        is_bound=None in label_masses,
     )
 
 
 def _listed(words: Words) -> Sequence[str]:
-    return [words] if isinstance(words, str) else words
+    if isinstance(words, str):
+        return [words]
+    return words
 
 
 def _decision(choices: Sequence[TokenChoice], after: str) -> TokenChoice | None:
-    """The token that decides: the first word, or the first one that goes past a match."""
+    """Return the token that decides: the first word, or the first that goes past a match."""
     texts = [_shown(choice.token) for choice in choices]
-    matches = list(re.finditer(after, "".join(texts), re.IGNORECASE)) if after else []
-    if after and not matches:
-        return None
-    start, end = matches[-1].end() if matches else 0, 0
+    start = 0
+    if after:
+        matches = list(re.finditer(after, "".join(texts), re.IGNORECASE))
+        if not matches:
+            return None
+        start = matches[-1].end()
+    begin = 0
     for choice, text in zip(choices, texts, strict=True):
-        begin, end = end, end + len(text)
-        if any(letter.isalnum() for letter in text[max(0, start - begin) :]):
+        if any(map(str.isalnum, text[max(0, start - begin) :])):
             return choice
+        begin += len(text)
     return None
 
 
@@ -255,26 +282,28 @@ def _shown(token: str) -> str:
 
 
 def _probabilities(at: TokenChoice) -> list[tuple[str, float]]:
-    """Tokens with probabilities; servers round above 1 and send -9999 for never."""
-    return [
-        (token, exp(min(0.0, max(-700.0, value))))
-        for token, value in at.alternatives
-        if not isnan(value)
-    ]
+    """Return tokens with probabilities; servers round above 1 and send -9999 for never."""
+    probabilities = []
+    for token, value in at.alternatives:
+        if not isnan(value):
+            probabilities.append((token, exp(min(0.0, max(-700.0, value)))))
+    return probabilities
 
 
 def _label_mass(
     top: Sequence[tuple[str, float]], labels: Sequence[str], others: Sequence[str]
 ) -> float | None:
-    """Probability of the labels, or None when none of them is shown."""
+    """Return the probability of the labels, or None when none of them is shown."""
     masses = []
     for label in labels:
-        exact = [mass for token, mass in top if _bare(token) == label]
-        if not exact:
-            rest = [each for each in (*labels, *others) if each != label]
-            exact = [mass for token, mass in top if _is_first_piece(_bare(token), label, rest)]
-        masses.extend(exact)
-    return sum(masses) if masses else None
+        of_label = [mass for token, mass in top if _bare(token) == label]
+        if not of_label:
+            rest = [other for other in (*labels, *others) if other != label]
+            of_label = [mass for token, mass in top if _is_first_piece(_bare(token), label, rest)]
+        masses += of_label
+    if not masses:
+        return None
+    return sum(masses)
 
 
 def _bare(token: str) -> str:
@@ -288,12 +317,15 @@ def _is_first_piece(token: str, label: str, others: Sequence[str]) -> bool:
 
 def ibm_sum(choices: Sequence[TokenChoice], *, risky: Words, harmless: Words) -> TokenScore | None:
     """Score as IBM's notebooks do, by the mass of each label over all positions."""
-    words = set(_listed(risky)), set(_listed(harmless))
-    sums = [_IBM_START, _IBM_START]
+    risky_words, harmless_words = set(_listed(risky)), set(_listed(harmless))
+    risky_sum = harmless_sum = _IBM_START
     for choice in choices:
         for token, mass in _probabilities(choice):
-            for side in (0, 1):
-                sums[side] += mass if token.strip().lower() in words[side] else 0.0
-    if max(sums) <= _IBM_START:
+            word = token.strip().lower()
+            if word in risky_words:
+                risky_sum += mass
+            if word in harmless_words:
+                harmless_sum += mass
+    if max(risky_sum, harmless_sum) <= _IBM_START:
         return None
-    return TokenScore(score=sums[0] / sum(sums), label_mass=None)
+    return TokenScore(score=risky_sum / (risky_sum + harmless_sum), label_mass=None)

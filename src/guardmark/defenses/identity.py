@@ -63,7 +63,9 @@ class Identity:
         if self.config is not None:
             shown["config"] = _shortened(self.config)
         if self.attributes:
-            shown["attributes"] = {key: _shortened(v) for key, v in self.attributes.items()}
+            shown["attributes"] = {
+                name: _shortened(value) for name, value in self.attributes.items()
+            }
         if self.unknown:
             shown["not_known"] = list(self.unknown)
         return shown
@@ -77,7 +79,9 @@ class Identity:
 
 def identity_of(subject: object, *, version: str = "", config: object = None) -> Identity:
     """Find out what can be known; a version or configuration that is given comes first."""
-    owner = subject.__self__ if isinstance(subject, MethodType) else subject
+    owner = subject
+    if isinstance(subject, MethodType):
+        owner = subject.__self__
     stated = getattr(owner, "version", "")
     if not version and isinstance(stated, str | int | float) and not isinstance(stated, bool):
         version = str(stated)
@@ -87,10 +91,11 @@ def identity_of(subject: object, *, version: str = "", config: object = None) ->
     values: dict[str, object] = {}
     for name, value in _parts_of(subject):
         try:
-            values[name] = _HIDDEN if _SECRET.search(name.lower()) else _plain(value)
+            values[name] = _plain_member(name, value)
         except _Unknown:
             unknown.append(f"{name} ({type(value).__name__})")
-    if private := _private_names(owner):
+    private = _private_names(owner)
+    if private:
         unknown.append(f"private: {', '.join(private)}")
     settings = None
     if config is not None and not callable(config):
@@ -111,7 +116,8 @@ def _parts_of(subject: object) -> Iterator[tuple[str, object]]:
     """Yield by name what a function closes over, or what an object holds in public."""
     if isinstance(subject, partial):
         yield from _parts_of(subject.func)
-        yield from ((f"argument {index}", value) for index, value in enumerate(subject.args, 1))
+        for number, value in enumerate(subject.args, start=1):
+            yield f"argument {number}", value
         yield from subject.keywords.items()
     elif isinstance(subject, MethodType):
         if not isinstance(subject.__self__, type):
@@ -128,13 +134,18 @@ def _private_names(owner: object) -> list[str]:
     """Name the private attributes of an object: state such as a count of calls, or a setting."""
     if isinstance(owner, type | FunctionType | partial) or inspect.isroutine(owner):
         return []
-    private = sorted(name for name, _ in _attributes(owner) if name.startswith("_"))
-    named = [name for name in private if not name.startswith("__")]
-    more = len(named) - _MOST_NAMED
-    return [*named[:_MOST_NAMED], f"{more} more"] if more > 0 else named
+    private = []
+    for name, _ in _attributes(owner):
+        if name.startswith("_") and not name.startswith("__"):
+            private.append(name)
+    private.sort()
+    if len(private) > _MOST_NAMED:
+        return [*private[:_MOST_NAMED], f"{len(private) - _MOST_NAMED} more"]
+    return private
 
 
 def _closed_over(function: FunctionType) -> Iterator[tuple[str, object]]:
+    """Yield the variables that a function closes over, and its default arguments."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             value = cell.cell_contents
@@ -151,7 +162,9 @@ def _attributes(subject: object) -> Iterator[tuple[str, object]]:
     yield from getattr(subject, "__dict__", {}).items()
     for kind in type(subject).__mro__:
         slots = getattr(kind, "__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
+        if isinstance(slots, str):  # Python takes a single name for a tuple of one
+            slots = (slots,)
+        for name in slots:
             if hasattr(subject, name):
                 yield name, getattr(subject, name)
 
@@ -168,15 +181,22 @@ def _plain(value: object, depth: int = 0) -> object:
     if hasattr(type(value), "__dataclass_fields__") or hasattr(value, "model_fields_set"):
         value = dict(_attributes(value))
     if isinstance(value, Mapping):
-        return {
-            str(key): _HIDDEN if _SECRET.search(str(key).lower()) else _plain(item, depth + 1)
-            for key, item in value.items()
-        }
+        members = {}
+        for key, member in value.items():
+            members[str(key)] = _plain_member(str(key), member, depth + 1)
+        return members
     if isinstance(value, list | tuple):
-        return [_plain(item, depth + 1) for item in value]
+        return [_plain(member, depth + 1) for member in value]
     if isinstance(value, set | frozenset):
-        return sorted((_plain(item, depth + 1) for item in value), key=_text)
+        return sorted((_plain(member, depth + 1) for member in value), key=_text)
     raise _Unknown
+
+
+def _plain_member(name: str, value: object, depth: int = 0) -> object:
+    """Return the value of an attribute or a key as JSON holds it; what is named as a secret not."""
+    if _SECRET.search(name.lower()):
+        return _HIDDEN
+    return _plain(value, depth)
 
 
 def _named(value: object) -> str | None:
@@ -200,24 +220,34 @@ def _source(subject: object) -> str:
     while isinstance(described, partial):
         described = described.func
     if isinstance(described, MethodType):
-        owner = described.__self__
-        described = owner if isinstance(owner, type) else type(owner)
-    elif not inspect.isroutine(described) and not isinstance(described, type):
+        described = described.__self__
+    if not inspect.isroutine(described) and not isinstance(described, type):
         described = type(described)
     try:
         return inspect.getsource(cast("type", described))
     except (OSError, TypeError):
         pass
     name = f"{getattr(described, '__module__', '')}.{getattr(described, '__qualname__', '')}"
-    codes = [getattr(described, "__code__", None)]
+    functions: list[object] = [described]
     if isinstance(described, type):
-        codes = [getattr(each, "__code__", None) for each in vars(described).values()]
-    return "\n".join([name, *(_code_text(code) for code in codes if code is not None)])
+        functions = list(vars(described).values())
+    lines = [name]
+    for function in functions:
+        code = getattr(function, "__code__", None)
+        if code is not None:
+            lines.append(_code_text(code))
+    return "\n".join(lines)
 
 
 def _code_text(code: CodeType) -> str:
-    consts = [_code_text(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
-    return f"{code.co_name} {code.co_code.hex()} {code.co_names} {consts}"
+    """Write byte code, its names and constants as text, which is the same for the same source."""
+    constants = []
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            constants.append(_code_text(constant))
+        else:
+            constants.append(repr(constant))
+    return f"{code.co_name} {code.co_code.hex()} {code.co_names} {constants}"
 
 
 def _text(value: object) -> str:
@@ -225,6 +255,7 @@ def _text(value: object) -> str:
 
 
 def _shortened(value: object) -> object:
+    """Return a value for a report; a long one as its length and hash."""
     text = _text(value)
     if len(text) <= _MOST_SHOWN:
         return value

@@ -59,8 +59,14 @@ class PatternDefense:
     """
 
     __slots__ = (
-        *("_by_word", "_keywords", "_rules", "_whole_text"),
-        *("files", "name", "timeout_s", "view"),
+        "_by_word",
+        "_keywords",
+        "_rules",
+        "_whole_text",
+        "files",
+        "name",
+        "timeout_s",
+        "view",
     )
 
     def __init__(
@@ -78,12 +84,15 @@ class PatternDefense:
         self.view = view
         self.files = files
         self._whole_text = view is View.TEXT
-        ready = [(rule, (rule.search, _blocked(rule.name))) for rule in rules]
-        self._rules = tuple(search for rule, search in ready if not rule.words)
+        always: list[_Search] = []
         self._by_word: dict[str, list[_Search]] = {}
-        for rule, search in ready:
+        for rule in rules:
+            search = (rule.search, _blocked(rule.name))
+            if not rule.words:
+                always.append(search)
             for word in rule.words:
                 self._by_word.setdefault(word, []).append(search)
+        self._rules = tuple(always)
         self._keywords = _keyword_search(keywords)
 
     @property
@@ -98,7 +107,11 @@ class PatternDefense:
 
     def decide(self, prompt: Prompt) -> Decision:
         """Look for every rule in one prompt."""
-        text = prompt.words if self._whole_text else prompt.shown(self.view)
+        text: str | None
+        if self._whole_text:
+            text = prompt.words
+        else:
+            text = prompt.shown(self.view)
         if text is None:
             return NOTHING_SHOWN[self.view]
         for search, blocked in self._rules:
@@ -136,14 +149,18 @@ def _keyword_search(keywords: Sequence[str]) -> re.Pattern[str] | None:
         return None
     # Longest first: an alternation takes the first branch that fits, and the reason should
     # name the most telling keyword.
-    parts = [_bordered(word) for word in sorted(set(keywords), key=lambda w: (-len(w), w))]
-    return re.compile("|".join(parts), re.IGNORECASE)
+    longest_first = sorted(set(keywords), key=lambda word: (-len(word), word))
+    return re.compile("|".join(map(_bordered, longest_first)), re.IGNORECASE)
 
 
 def _bordered(word: str) -> str:
-    before = r"(?<!\w)" if word[0].isalnum() else ""
-    after = r"(?!\w)" if word[-1].isalnum() else ""
-    return before + r"\s+".join(re.escape(piece) for piece in word.split()) + after
+    """Return a pattern that finds a keyword as whole words, with any blanks between these."""
+    pattern = r"\s+".join(re.escape(piece) for piece in word.split())
+    if word[0].isalnum():
+        pattern = rf"(?<!\w){pattern}"
+    if word[-1].isalnum():
+        pattern = rf"{pattern}(?!\w)"
+    return pattern
 
 
 class BadPatterns(ConfigError):
@@ -196,12 +213,15 @@ def compiled_builtin_rules() -> tuple[CompiledRule, ...]:
 def read_lines(path: Path, *, shown_as: str) -> tuple[tuple[int, str], ...]:
     """Read a list file: one entry a line, blank lines and lines starting with # left out."""
     text = read_text(path, f"The list {shown_as}")
+    entries = []
     # Only newlines end a line: str.splitlines would also cut at U+2028 inside an entry.
-    stripped = ((n, line.strip()) for n, line in enumerate(text.split("\n"), start=1))
-    lines = tuple((n, line) for n, line in stripped if line and not line.startswith("#"))
-    if not lines:
+    for number, line in enumerate(text.split("\n"), start=1):
+        entry = line.strip()
+        if entry and not entry.startswith("#"):
+            entries.append((number, entry))
+    if not entries:
         raise ConfigError(f"The list {shown_as} holds no entry: one a line, # for comments.")
-    return lines
+    return tuple(entries)
 
 
 class PatternSettings(TimedSettings):
@@ -219,8 +239,14 @@ class PatternSettings(TimedSettings):
     def _no_blank_entries(
         cls, value: str | list[str] | dict[str, str] | None
     ) -> str | list[str] | dict[str, str] | None:
-        entries = value.values() if isinstance(value, dict) else value
-        for entry in [entries] if isinstance(entries, str) else entries or ():
+        entries: list[str] = []
+        if isinstance(value, str):
+            entries.append(value)
+        elif isinstance(value, dict):
+            entries.extend(value.values())
+        elif value is not None:
+            entries.extend(value)
+        for entry in entries:
             if not entry.strip():
                 raise ValueError("holds an empty entry, which would match every text")
         return value
@@ -235,16 +261,20 @@ class PatternSettings(TimedSettings):
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
-        named = [entry for entry in (self.patterns, self.keywords) if isinstance(entry, str)]
+        rules = [*self._rules(context.folder)]
+        files = []
+        for setting in (self.patterns, self.keywords):
+            if isinstance(setting, str):  # the name of a file
+                files.append(context.folder / setting)
+        if self.builtin:
+            rules += compiled_builtin_rules()
+            files.append(RULES_FILE)
         return PatternDefense(
             name,
-            (*self._rules(context.folder), *(compiled_builtin_rules() if self.builtin else ())),
+            rules,
             keywords=self._words(context.folder),
             view=self.view,
-            files=(
-                *(context.folder / each for each in named),
-                *((RULES_FILE,) if self.builtin else ()),
-            ),
+            files=tuple(files),
             timeout_s=self.timeout_s,
         )
 
@@ -252,20 +282,26 @@ class PatternSettings(TimedSettings):
         """Compile the patterns; each that does not compile is named with its own place."""
         if isinstance(self.patterns, str):
             return _rules_of_file(folder / self.patterns, self.patterns, self.flags)
+        keys: list[str] = []
+        rules: list[PatternRule] = []
         if isinstance(self.patterns, dict):
-            keys = list(self.patterns)
-            rules = [PatternRule(name=rule, pattern=p) for rule, p in self.patterns.items()]
+            for key, pattern in self.patterns.items():
+                keys.append(key)
+                rules.append(PatternRule(name=key, pattern=pattern))
         else:
-            keys = [str(index) for index in range(len(self.patterns or ()))]
-            listed = enumerate(self.patterns or (), start=1)
-            rules = [PatternRule(name=f"pattern {n}: {p:.60}", pattern=p) for n, p in listed]
+            for index, pattern in enumerate(self.patterns or ()):
+                keys.append(str(index))
+                rules.append(
+                    PatternRule(name=f"pattern {index + 1}: {pattern:.60}", pattern=pattern)
+                )
         try:
             return compile_rules(rules, flags=self.flags)
         except BadPatterns as error:
-            raise BadSettings(
-                (("patterns", keys[index]), f"{_quoted(rules[index].pattern)} {message}")
-                for index, message, _ in error.faults
-            ) from error
+            mistakes = []
+            for index, message, _ in error.faults:
+                place = ("patterns", keys[index])
+                mistakes.append((place, f"{_quoted(rules[index].pattern)} {message}"))
+            raise BadSettings(mistakes) from error
 
     def _words(self, folder: Path) -> Sequence[str]:
         if not isinstance(self.keywords, str):
@@ -274,11 +310,13 @@ class PatternSettings(TimedSettings):
 
 
 def _rules_of_file(path: Path, shown_as: str, flags: Sequence[str]) -> tuple[CompiledRule, ...]:
+    """Compile a file of patterns; a mistake names the line and column of the file."""
     lines = _lines(path, shown_as, "patterns")
+    rules = []
+    for number, pattern in lines:
+        rules.append(PatternRule(name=f"line {number}: {pattern:.60}", pattern=pattern))
     try:
-        return compile_rules(
-            [PatternRule(name=f"line {n}: {p:.60}", pattern=p) for n, p in lines], flags=flags
-        )
+        return compile_rules(rules, flags=flags)
     except BadPatterns as error:
         raw = path.read_text(encoding="utf-8-sig").split("\n")
         mistakes = []
@@ -291,7 +329,9 @@ def _rules_of_file(path: Path, shown_as: str, flags: Sequence[str]) -> tuple[Com
 
 
 def _quoted(pattern: str) -> str:
-    return repr(pattern if len(pattern) <= 60 else f"{pattern[:59]}…")
+    if len(pattern) > 60:
+        pattern = f"{pattern[:59]}…"
+    return repr(pattern)
 
 
 def _lines(path: Path, shown_as: str, setting: str) -> tuple[tuple[int, str], ...]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import fields, replace
-from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -168,14 +167,16 @@ def match_runs(
                     reader, arm.part, manifest=frame.manifest, samples=frame.sample_count
                 )
                 consumption[name] = UsageBySample(tokens=used.tokens[rows], money=used.money[rows])
-    is_alone = len(runs) == 1
+    stops, remarks = None, tuple(_remarks(runs))
+    if len(runs) == 1:
+        stops, remarks = first.frame.stops, ()
     return MatchedRuns(
         frame=Frame(
             manifest=replace(first.frame.manifest, repeats=repeats),
             settings=settings,
             samples=subset(first.frame.samples, places[0]),
             arms=tuple(arms),
-            stops=first.frame.stops if is_alone else None,
+            stops=stops,
         ),
         runs=tuple(_compared_run(run, shared) for run in runs),
         origins=tuple(origins),
@@ -184,23 +185,28 @@ def match_runs(
         scope=scope,
         consumption=consumption,
         ranks=ranks,
-        remarks=() if is_alone else tuple(_remarks(runs)),
+        remarks=remarks,
     )
 
 
 def _read(run: OpenRun, settings: AnalysisSettings, scope: str) -> _ReadRun:
+    """Read the subjects of a run, and what its samples are matched by."""
     # Each run is read by its own rules of stopping early.
     own = replace(settings, stop_when=AnalysisSettings.of(run.reader.manifest()).stop_when)
-    defenses = run.frame or read_frame(run.reader, own)
-    frame = defenses if scope == DEFENSE else read_system(run.reader, defenses)
+    frame: Frame | None = run.frame or read_frame(run.reader, own)
+    if frame is not None and scope != DEFENSE:
+        frame = read_system(run.reader, frame)
     if frame is None:
         raise IncomparableRuns(
             f"{run.label} asked no target model with a judge, so no system came out of it.\n"
             "Next: compare its defenses, or name runs with a section `pipeline`."
         )
-    counters: defaultdict[tuple[bytes, bool], count[int]] = defaultdict(count)
-    contents = zip(sample_digests(run.reader), frame.samples.is_attack.tolist(), strict=True)
-    keys = [(*content, next(counters[content])) for content in contents]
+    before: Counter[tuple[bytes, bool]] = Counter()
+    keys: list[_Key] = []
+    labels = frame.samples.is_attack.tolist()
+    for digest, is_attack in zip(sample_digests(run.reader), labels, strict=True):
+        keys.append((digest, is_attack, before[digest, is_attack]))
+        before[digest, is_attack] += 1
     return _ReadRun(run.label, run.reader, frame, keys)
 
 
@@ -208,13 +214,14 @@ def _refuse_relabelled(first: _ReadRun, other: _ReadRun) -> None:
     """Refuse a run that calls attacks what the first calls benign, or the other way round."""
     labelled = {(digest, is_attack) for digest, is_attack, _ in first.keys}
     digests = {digest for digest, _ in labelled}
-    turned = [
-        name
-        for name, (digest, is_attack, _) in zip(other.frame.samples.ids, other.keys, strict=True)
-        if digest in digests and (digest, is_attack) not in labelled
-    ]
+    turned = []
+    for name, (digest, is_attack, _) in zip(other.frame.samples.ids, other.keys, strict=True):
+        if digest in digests and (digest, is_attack) not in labelled:
+            turned.append(name)
     if turned:
-        named = ", ".join(turned[:_NAMED]) + (" ..." if len(turned) > _NAMED else "")
+        named = ", ".join(turned[:_NAMED])
+        if len(turned) > _NAMED:
+            named += " ..."
         raise IncomparableRuns(
             f"{first.label} and {other.label} label {len(turned):,} of the same contents "
             f"differently ({named}).\nAn attack in one run is benign in the other, so their rates "
@@ -230,10 +237,11 @@ def _moved(
     new[places] = np.arange(len(places))
     old = arm.records
     kept = (new[old.sample] >= 0) & (old.repeat < repeats)
-    values = {each.name: getattr(old, each.name) for each in fields(old)}
-    columns: dict[str, Any] = {
-        key: each[kept] for key, each in values.items() if isinstance(each, np.ndarray)
-    }
+    columns: dict[str, Any] = {}
+    for field in fields(old):
+        column = getattr(old, field.name)
+        if isinstance(column, np.ndarray):
+            columns[field.name] = column[kept]
     columns["sample"] = new[columns["sample"]]
     records = replace(old, defense=name, **columns)
     return replace(arm, part=replace(arm.part, name=name), records=records)
@@ -243,20 +251,28 @@ def subset(samples: SampleColumns, places: Ints) -> SampleColumns:
     """Return some of the samples, with the groups they fall into."""
     used, codes = np.unique(samples.group.codes[places], return_inverse=True)
     names = tuple(samples.group.names[code] for code in used.tolist())
-    values = {each.name: getattr(samples, each.name) for each in fields(samples)}
-    facets = {key: each.of(places) for key, each in values.items() if isinstance(each, Facet)}
+    facets: dict[str, Facet] = {}
+    for field in fields(samples):
+        column = getattr(samples, field.name)
+        if isinstance(column, Facet):
+            facets[field.name] = column.of(places)
+    facets["group"] = Facet(names=names, table=codes.astype(np.int32))
     return replace(
         samples,
-        ids=[samples.ids[at] for at in places.tolist()],
+        ids=[samples.ids[place] for place in places.tolist()],
         is_attack=samples.is_attack[places],
         length=samples.length[places],
-        **facets | {"group": Facet(names=names, table=codes.astype(np.int32))},
+        **facets,
     )
 
 
 def _compared_run(run: _ReadRun, shared: set[_Key]) -> ComparedRun:
+    """Describe a run, with the samples that not every run has."""
     status, manifest = run.reader.status(), run.frame.manifest
-    matched = zip(run.frame.samples.ids, run.keys, strict=True)
+    unmatched = []
+    for name, key in zip(run.frame.samples.ids, run.keys, strict=True):
+        if key not in shared:
+            unmatched.append(name)
     return ComparedRun(
         label=run.label,
         created_utc=manifest.created_utc,
@@ -265,7 +281,7 @@ def _compared_run(run: _ReadRun, shared: set[_Key]) -> ComparedRun:
         planned=status.planned,
         stored=status.stored,
         samples=len(run.keys),
-        unmatched=tuple(name for name, key in matched if key not in shared),
+        unmatched=tuple(unmatched),
     )
 
 
@@ -321,10 +337,11 @@ def _part_remarks(
             "there is chance, or a service that changed."
         )
     for kind, what in (("model", "target models"), ("judge", "judges")):
-        one, two = (
-            {part.name: part.fingerprint for part in run.parts if part.kind == kind}
-            for run in (first, other)
-        )
+        one, two = _fingerprints(first, kind), _fingerprints(other, kind)
         if one and two and one != two:
-            names = " and ".join(dict.fromkeys([*one, *two]))
+            names = " and ".join(one | two)
             yield f"{' and '.join(labels)} use {what} ({names}) that are configured differently."
+
+
+def _fingerprints(manifest: RunManifest, kind: str) -> dict[str, str]:
+    return {part.name: part.fingerprint for part in manifest.parts if part.kind == kind}

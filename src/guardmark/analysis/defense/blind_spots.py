@@ -20,7 +20,7 @@ from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.outlying import excess_over_rest, standing_out
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -110,7 +110,10 @@ class _Side:
 
     def count(self, *, is_crossed: bool) -> int:
         """Count the slices of single values, or of combinations."""
-        return sum(len(cut.values) for cut in (self.crossed if is_crossed else self.single))
+        cuts = self.single
+        if is_crossed:
+            cuts = self.crossed
+        return sum(len(cut.values) for cut in cuts)
 
 
 def find_blind_spots(
@@ -123,8 +126,8 @@ def find_blind_spots(
     sides = [_cut_side(frame, facets, is_attack=is_attack) for is_attack in (True, False)]
     searched = {False: 0, True: 0}  # by whether they are combinations of two facets
     for side in sides:
-        searched[False] += len(arms) * sum(len(cut.values) for cut in side.single)
-        searched[True] += len(arms) * sum(len(cut.values) for cut in side.crossed)
+        for is_crossed in searched:
+            searched[is_crossed] += len(arms) * side.count(is_crossed=is_crossed)
     by_defense: dict[str, tuple[BlindSpot, ...]] = {}
     for arm in arms:
         if frame.stopped(arm):
@@ -138,21 +141,21 @@ def find_blind_spots(
 
 
 def _cut_side(frame: Frame, facets: Sequence[str], *, is_attack: bool) -> _Side:
+    """Cut the samples of a label by each facet, and by every two that do not lie within another."""
     marks: Marks = frame.samples.is_attack == is_attack
-    cuts = [_cut_by(frame, facet, marks) for facet in facets]
-    single = tuple(cut for cut in cuts if cut.values)
-    crossed = (
-        _cross(frame, one, two, marks)
-        for one, two in combinations(single, 2)
-        if _WITHIN.get(one.facets[0]) != two.facets[0]
-        and _WITHIN.get(two.facets[0]) != one.facets[0]
-    )
-    return _Side(
-        is_attack=is_attack,
-        marks=marks,
-        single=single,
-        crossed=tuple(cut for cut in crossed if cut.values),
-    )
+    single, crossed = [], []
+    for facet in facets:
+        cut = _cut_by(frame, facet, marks)
+        if cut.values:
+            single.append(cut)
+    for one, two in combinations(single, 2):
+        (first,), (second,) = one.facets, two.facets
+        if second == _WITHIN.get(first) or first == _WITHIN.get(second):
+            continue
+        cut = _cross(frame, one, two, marks)
+        if cut.values:
+            crossed.append(cut)
+    return _Side(is_attack=is_attack, marks=marks, single=tuple(single), crossed=tuple(crossed))
 
 
 def _cut_by(frame: Frame, facet: str, marks: Marks) -> _Cut:
@@ -178,14 +181,17 @@ def _cross(frame: Frame, one: _Cut, two: _Cut, marks: Marks) -> _Cut:
 
 def _common(frame: Frame, codes: Codes, where: Marks, *, of: Marks) -> list[int]:
     """Return the codes that enough samples have, and enough others of the label have not."""
-    often = np.ones(len(codes)) if frame.weights is None else frame.weights.astype(float)
-    mine = codes[where].astype(np.int64)
-    if not len(mine):
+    often = np.ones(len(codes))
+    if frame.weights is not None:
+        often = frame.weights.astype(float)
+    stated = codes[where].astype(np.int64)
+    if not len(stated):
         return []
-    names = np.arange(int(mine.max()) + 1)
+    names = np.arange(int(stated.max()) + 1)
     if len(names) > _MOST_COUNTED:
-        names, mine = np.unique(mine, return_inverse=True)
-    counts = np.bincount(mine, weights=often[where], minlength=len(names)) * frame.manifest.repeats
+        names, stated = np.unique(stated, return_inverse=True)
+    counts = np.bincount(stated, weights=often[where], minlength=len(names))
+    counts *= frame.manifest.repeats
     others = often[of].sum() * frame.manifest.repeats - counts
     enough = (counts >= LEAST_SAMPLES) & (others >= LEAST_SAMPLES)
     kept: list[int] = names[enough].tolist()
@@ -210,63 +216,71 @@ class _Examiner:
     ) -> None:
         self._frame, self._arm, self._side = frame, arm, side
         self._searched = searched
-        self._is_wrong = ~arm.is_blocked if side.is_attack else arm.is_blocked
+        self._is_wrong = arm.is_blocked
+        if side.is_attack:
+            self._is_wrong = ~arm.is_blocked
         self._all = searched[False] + searched[True]
 
     def blind_spots(self) -> list[BlindSpot]:
         """Find single values and combinations, and drop values that a combination explains."""
-        singles = self._found(self._side.single, is_crossed=False)
-        pairs = self._found(self._side.crossed, is_crossed=True)
-        inside = [slice_ for slice_, _ in pairs]
-        kept = [
-            (slice_, spot) for slice_, spot in singles if not self._is_explained(slice_, inside)
-        ]
-        return [spot for _, spot in _without_doubles([*kept, *pairs])]
+        pairs = []
+        for slice_, spot in self._worse_slices(self._side.crossed, is_crossed=True):
+            if self._is_more_than_parts(slice_):
+                pairs.append((slice_, spot))
+        combined = [slice_ for slice_, _ in pairs]
+        singles = []
+        for slice_, spot in self._worse_slices(self._side.single, is_crossed=False):
+            if not self._is_explained(slice_, combined):
+                singles.append((slice_, spot))
+        return [spot for _, spot in _without_doubles([*singles, *pairs])]
 
-    def _found(self, cuts: Sequence[_Cut], *, is_crossed: bool) -> list[tuple[_Slice, BlindSpot]]:
-        found = []
+    def _worse_slices(
+        self, cuts: Sequence[_Cut], *, is_crossed: bool
+    ) -> Iterator[tuple[_Slice, BlindSpot]]:
+        """Yield the slices that are shown to be worse than the rest, with the figures."""
         for slice_ in self._far_off(cuts):
             spot = self._spot(slice_, searched=self._searched[is_crossed])
-            if spot is not None and (not is_crossed or self._is_more_than_parts(slice_)):
-                found.append((slice_, spot))
-        return found
+            if spot is not None:
+                yield slice_, spot
 
     def _far_off(self, cuts: Sequence[_Cut]) -> list[_Slice]:
         """Return the slices far enough above the rest for a close look, the farthest first."""
         trials, hits = self._by_sample()
         all_trials, all_hits = int(trials.sum()), int(hits.sum())
-        seen: list[tuple[float, _Cut, int]] = []
+        candidates: list[tuple[float, _Cut, int]] = []
         for cut in cuts:
             count = len(cut.values) + 1
-            answered, wrong = (
-                np.bincount(cut.codes, weights=each, minlength=count).astype(np.int64)
-                for each in (trials, hits)
-            )
+            answered = np.bincount(cut.codes, weights=trials, minlength=count).astype(np.int64)
+            wrong = np.bincount(cut.codes, weights=hits, minlength=count).astype(np.int64)
             far = standing_out(wrong, answered, all_hits=all_hits, all_trials=all_trials)
             far[(answered < LEAST_SAMPLES) | (np.arange(count) == 0)] = 0.0
-            seen += [(float(far[number]), cut, number) for number in np.flatnonzero(far).tolist()]
-        seen.sort(key=lambda each: -each[0])
-        return [
-            _Slice(
-                facets=tuple(zip(cut.facets, cut.values[number - 1], strict=True)),
-                within=cut.codes == number,
-            )
-            for _, cut, number in seen[:_CLOSELY]
-        ]
+            for number in np.flatnonzero(far).tolist():
+                candidates.append((float(far[number]), cut, number))
+        candidates.sort(key=lambda candidate: -candidate[0])
+        slices = []
+        for _, cut, number in candidates[:_CLOSELY]:
+            facets = tuple(zip(cut.facets, cut.values[number - 1], strict=True))
+            slices.append(_Slice(facets=facets, within=cut.codes == number))
+        return slices
 
     def _by_sample(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Count the answers of each sample of the label, and the wrong ones."""
-        records, frame = self._arm.records, self._frame
-        often = frame.record_weights(records)
-        weights = np.ones(len(records.sample)) if often is None else often
         answered = self._arm.is_answered
-        trials, hits = (
-            np.bincount(records.sample, weights=weights * where, minlength=frame.sample_count)
-            for where in (answered, answered & self._is_wrong)
-        )
+        trials = self._count_by_sample(answered)
+        hits = self._count_by_sample(answered & self._is_wrong)
         return np.where(self._side.marks, trials, 0.0), np.where(self._side.marks, hits, 0.0)
 
+    def _count_by_sample(self, answers: Marks) -> NDArray[np.float64]:
+        """Count the marked answers of each sample."""
+        records, count = self._arm.records, self._frame.sample_count
+        weights = answers.astype(np.float64)
+        often = self._frame.record_weights(records)
+        if often is not None:
+            weights *= often
+        return np.bincount(records.sample, weights=weights, minlength=count).astype(np.float64)
+
     def _spot(self, slice_: _Slice, *, searched: int) -> BlindSpot | None:
+        """Return a slice with its figures where it is shown to be worse than the rest."""
         rest, rate = self._rates(slice_.within.astype(np.int32), 2)
         excess = self._excess(rate, rest, searched=searched)
         if excess is None:
@@ -296,8 +310,8 @@ class _Examiner:
 
     def _excess(self, rate: Estimate, rest: Estimate, *, searched: int) -> Difference | None:
         """Return by how much a rate lies above another, where that is shown; else None."""
-        for each in (rate, rest):
-            if each.trials < LEAST_SAMPLES or each.few_groups:
+        for estimate in (rate, rest):
+            if estimate.trials < LEAST_SAMPLES or estimate.few_groups:
                 return None
         part, others = EffectiveCounts.of(rate), EffectiveCounts.of(rest)
         # Each kind of slice has half of the error.
@@ -309,20 +323,21 @@ class _Examiner:
 
     def _is_more_than_parts(self, slice_: _Slice) -> bool:
         """Tell whether a combination is worse than what is left of each of its two values."""
-        one, two = (self._with_value(*named) for named in slice_.facets)
-        _, only_two, only_one, both = self._rates(2 * one + two, 4)
-        searched = self._searched[True]
-        return all(
-            self._excess(both, left, searched=searched) is not None for left in (only_one, only_two)
-        )
+        first, second = slice_.facets
+        codes = 2 * self._with_value(*first) + self._with_value(*second)
+        _, only_second, only_first, both = self._rates(codes, 4)
+        for left in (only_first, only_second):
+            if self._excess(both, left, searched=self._searched[True]) is None:
+                return False
+        return True
 
     def _is_explained(self, slice_: _Slice, pairs: Sequence[_Slice]) -> bool:
         """Tell whether a value is as good as all others once its combinations are left out."""
         inside = [pair.within for pair in pairs if slice_.facets[0] in pair.facets]
         if not inside:
             return False
-        is_told = np.logical_or.reduce(inside)
-        codes = np.where(is_told, 2, slice_.within)
+        is_combined = np.logical_or.reduce(inside)
+        codes = np.where(is_combined, 2, slice_.within)
         rest, left, _ = self._rates(codes, 3)
         return self._excess(left, rest, searched=self._searched[False]) is None
 
@@ -333,17 +348,21 @@ class _Examiner:
         return codes
 
 
-def _without_doubles(found: Sequence[tuple[_Slice, BlindSpot]]) -> list[tuple[_Slice, BlindSpot]]:
+def _without_doubles(spots: Sequence[tuple[_Slice, BlindSpot]]) -> list[tuple[_Slice, BlindSpot]]:
     """Tell slices of nearly the same samples once, with their other names."""
+
+    def rank(entry: tuple[_Slice, BlindSpot]) -> tuple[int, float]:
+        slice_, spot = entry
+        return len(slice_.facets), -(spot.excess.low or 0.0)
+
     kept: list[tuple[_Slice, BlindSpot]] = []
-    ranked = sorted(found, key=lambda each: (len(each[0].facets), -(each[1].excess.low or 0.0)))
-    for slice_, spot in ranked:
-        same = next((at for at, (other, _) in enumerate(kept) if _are_same(slice_, other)), None)
-        if same is None:
+    for slice_, spot in sorted(spots, key=rank):
+        for position, (other, first) in enumerate(kept):
+            if _are_same(slice_, other):
+                kept[position] = (other, replace(first, also=(*first.also, spot.name)))
+                break
+        else:
             kept.append((slice_, spot))
-            continue
-        other, first = kept[same]
-        kept[same] = (other, replace(first, also=(*first.also, spot.name)))
     return kept
 
 

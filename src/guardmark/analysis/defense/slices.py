@@ -103,7 +103,7 @@ class SliceTable:
 
     def greyed(self) -> SliceTable:
         """Return the same table, every slice greyed, since it is not to be relied on."""
-        return replace(self, rates=tuple(replace(each, is_greyed=True) for each in self.rates))
+        return replace(self, rates=tuple(replace(rate, is_greyed=True) for rate in self.rates))
 
 
 class Slicer:
@@ -120,8 +120,9 @@ class Slicer:
         codes, count = _fold(frame, facet, rare), len(rare) + int(rare.any())
         self._folded: list[int] = rare.sum(axis=0).tolist()
         self._cells: Cells = sort_into_cells(frame, codes, count)
-        alone = self._cells.of_sample  # where no samples share groups, these are the slices
-        self._slices = slice_codes(frame, codes, count) if frame.is_grouped else alone
+        self._slices = self._cells.of_sample  # where no samples share groups, these are the slices
+        if frame.is_grouped:
+            self._slices = slice_codes(frame, codes, count)
         self._timed = self._slices
         if frame.times is not None:
             self._timed = slice_codes(frame.times, _fold(frame.times, facet, rare), count)
@@ -140,35 +141,44 @@ class Slicer:
             if order.medians_of_whole is None:
                 order.medians_of_whole = self._medians(arm, of_record, order)
             medians = order.medians_of_whole
-        sides: tuple[list[SliceRate], list[SliceRate]] = ([], [])
+        attacks, benign = list[SliceRate](), list[SliceRate]()
         for number, rate in enumerate(rates):
             if not asked[number]:
                 continue
-            value, is_attack = divmod(number, 2)
-            folded = 0 if value < len(self._names) else self._folded[is_attack]
-            least = self._settings.min_per_category
-            if self.facet == "category" and is_attack and not folded:
-                least = minimum_of(self._names[value], least)
-            sides[is_attack].append(
-                SliceRate(
-                    name=folded_name(folded) if folded else self._names[value],
-                    rate=complement(rate) if is_attack else rate,
-                    asked=asked[number],
-                    median_latency_ms=medians[number],
-                    is_greyed=rate.trials < least or rate.few_groups,
-                    folded=folded,
-                )
+            value, side = divmod(number, 2)
+            is_attack = bool(side)
+            name, folded = self._name(value, is_attack=is_attack)
+            slice_rate = SliceRate(
+                name=name,
+                rate=rate,
+                asked=asked[number],
+                median_latency_ms=medians[number],
+                is_greyed=rate.few_groups
+                or rate.trials < self._least(name, is_attack=is_attack, is_folded=folded > 0),
+                folded=folded,
             )
-
-        def rank(entry: SliceRate) -> tuple[bool, float, int, str]:
-            value, trials = entry.rate.value, entry.rate.trials
-            return entry.folded > 0, 1.0 if value is None else -value, -trials, entry.name
-
-        benign, attacks = (tuple(sorted(side, key=rank)) for side in sides)
+            if is_attack:
+                attacks.append(replace(slice_rate, rate=complement(rate)))
+            else:
+                benign.append(slice_rate)
         return (
-            SliceTable(facet=self.facet, is_attack=True, rates=attacks),
-            SliceTable(facet=self.facet, is_attack=False, rates=benign),
+            SliceTable(facet=self.facet, is_attack=True, rates=_worst_first(attacks)),
+            SliceTable(facet=self.facet, is_attack=False, rates=_worst_first(benign)),
         )
+
+    def _name(self, value: int, *, is_attack: bool) -> tuple[str, int]:
+        """Return what a slice is called, and how many rare values it holds together."""
+        if value < len(self._names):
+            return self._names[value], 0
+        folded = self._folded[int(is_attack)]
+        return folded_name(folded), folded
+
+    def _least(self, name: str, *, is_attack: bool, is_folded: bool) -> int:
+        """Return how many trials a slice needs so as not to be greyed."""
+        least = self._settings.min_per_category
+        if self.facet == "category" and is_attack and not is_folded:
+            return minimum_of(name, least)
+        return least
 
     def _medians(
         self,
@@ -184,8 +194,12 @@ class Slicer:
         calls: list[NDArray[np.int64] | None] = [None] * count
         if order.as_asked is not None:
             calls[:] = _split_by_slice(order.as_asked, of_timed, count)
-        held = [rising_times(timing, often, at) for at in parts]
-        middles = np.array([each.point(0.5)[0] if len(each) else 0.0 for each in held])
+        held, middles = [], np.zeros(count)
+        for slice_number, places in enumerate(parts):
+            times = rising_times(timing, often, places)
+            held.append(times)
+            if len(times):
+                middles[slice_number] = times.point(0.5)[0]
         # Of a counted run all times are below: groups are taken to be alike within, to be safe.
         timed, own = is_timed(arm.records), arm.records.latency_ns
         hits = timed & (own <= middles[of_record])
@@ -210,6 +224,18 @@ class Slicer:
                 )
             )
         return medians
+
+
+def _worst_first(rates: list[SliceRate]) -> tuple[SliceRate, ...]:
+    """Sort the slices of a table: those without any answer and rare values come last."""
+
+    def rank(entry: SliceRate) -> tuple[bool, float, int, str]:
+        badness = 1.0
+        if entry.rate.value is not None:
+            badness = -entry.rate.value
+        return entry.folded > 0, badness, -entry.rate.trials, entry.name
+
+    return tuple(sorted(rates, key=rank))
 
 
 def _split_by_slice(
@@ -306,24 +332,24 @@ class TaxonomyCoverage:
     @property
     def tested(self) -> int:
         """Declared categories with at least one attack."""
-        return sum(1 for each in self.categories if each.is_declared and each.attacks)
+        return sum(1 for count in self.categories if count.is_declared and count.attacks)
 
     @property
     def declared(self) -> int:
         """Declared categories."""
-        return sum(1 for each in self.categories if each.is_declared)
+        return sum(1 for count in self.categories if count.is_declared)
 
     @property
     def gaps(self) -> tuple[str, ...]:
         """Declared categories and subcategories without any attack."""
         both = (*self.categories, *self.subcategories)
-        return tuple(each.name for each in both if each.is_declared and not each.attacks)
+        return tuple(count.name for count in both if count.is_declared and not count.attacks)
 
     @property
     def undeclared(self) -> tuple[str, ...]:
         """Categories and subcategories that occur without being declared."""
         both = (*self.categories, *self.subcategories)
-        return tuple(each.name for each in both if not each.is_declared)
+        return tuple(count.name for count in both if not count.is_declared)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,7 +369,10 @@ class CategoryStanding:
 def count_taxonomy(frame: Frame) -> TaxonomyCoverage:
     """Count the attacks of every category and subcategory."""
     declared = frame.manifest.categories
-    pairs = [f"{name}/{sub}" for name, subs in declared.items() for sub in subs]
+    pairs = []
+    for category, subcategories in declared.items():
+        for subcategory in subcategories:
+            pairs.append(f"{category}/{subcategory}")
     return TaxonomyCoverage(
         categories=_counts(frame, "category", declared=list(declared)),
         subcategories=_counts(frame, "subcategory", declared=pairs),
@@ -351,16 +380,19 @@ def count_taxonomy(frame: Frame) -> TaxonomyCoverage:
 
 
 def _counts(frame: Frame, facet: str, *, declared: list[str]) -> tuple[CategoryCount, ...]:
+    """Count the attacks of each declared value of a facet, then of others that occur."""
     column = frame.facet(facet)
     codes = column.codes * 2 + frame.samples.is_attack.view(np.uint8)
     counts = frame.count(codes, at_least=2 * len(column.names))[1::2].tolist()
-    attacks = {name: n for name, n in zip(column.names, counts, strict=True) if name and n}
-    others = sorted(attacks.keys() - set(declared))
-    return tuple(
-        CategoryCount(name=name, attacks=attacks.get(name, 0), is_declared=is_declared)
-        for names, is_declared in ((declared, True), (others, False))
-        for name in names
-    )
+    attacks = dict(zip(column.names, counts, strict=True))
+    categories = []
+    for name in declared:
+        categories.append(CategoryCount(name=name, attacks=attacks.pop(name, 0)))
+    for name in sorted(attacks):
+        if name and attacks[name]:
+            count = CategoryCount(name=name, attacks=attacks[name], is_declared=False)
+            categories.append(count)
+    return tuple(categories)
 
 
 def assess_categories(
@@ -372,18 +404,17 @@ def assess_categories(
 ) -> tuple[CategoryStanding, ...]:
     """Tell which categories a defense addresses."""
     rates = {entry.name: entry.rate for entry in by_category.rates}
-    declared = [each.name for each in coverage.categories if each.is_declared]
-    held = [
-        _HeldCategory(
-            name=name, rate=rates.get(name), minimum=minimum_of(name, settings.min_per_category)
-        )
-        for name in declared
-    ]
-    shown = _shown_to_be_blocked(held, overall)
-    return tuple(
-        CategoryStanding(category=each.name, standing=_standing(each, overall, is_shown=is_shown))
-        for each, is_shown in zip(held, shown, strict=True)
-    )
+    held = []
+    for count in coverage.categories:
+        if count.is_declared:
+            minimum = minimum_of(count.name, settings.min_per_category)
+            rate = rates.get(count.name)
+            held.append(_HeldCategory(name=count.name, rate=rate, minimum=minimum))
+    standings = []
+    for category, is_shown in zip(held, _shown_to_be_blocked(held, overall), strict=True):
+        standing = _standing(category, overall, is_shown=is_shown)
+        standings.append(CategoryStanding(category=category.name, standing=standing))
+    return tuple(standings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,13 +439,15 @@ def _shown_to_be_blocked(held: Sequence[_HeldCategory], overall: Estimate) -> li
     The exact test at effective counts, Holm over the categories: of many, *some* would be called
     addressed by chance in up to .58 of runs.
     """
-    bound = max(1.0 if overall.high is None else overall.high, 0.5)
-    p_values = [
-        exceedance(complement(each.rate), bound)
-        if each.rate is not None and each.is_assessable(overall)
-        else None
-        for each in held
-    ]
+    bound = 1.0
+    if overall.high is not None:
+        bound = max(overall.high, 0.5)
+    p_values: list[float | None] = []
+    for category in held:
+        p_value = None
+        if category.rate is not None and category.is_assessable(overall):
+            p_value = exceedance(complement(category.rate), bound)
+        p_values.append(p_value)
     level = (1.0 - overall.confidence) / 2.0
     return [p is not None and p <= level for p in holm(p_values)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -83,7 +83,8 @@ class GuardStep:
 
         Where a failure blocks, a document was left out and the sample went on without it.
         """
-        through = [ALLOW, *(code for code in lets_through if code not in self.leaves_out)]
+        through = [ALLOW]
+        through += [code for code in lets_through if code not in self.leaves_out]
         through += [code for code in blocks if code in self.leaves_out]
         return np.isin(self.decides(lets_through), through) | self.goes_on
 
@@ -132,16 +133,22 @@ class PipelineArm:
         behind = [_drawn(step) for step in self.steps if step.place is Place.OUTPUT]
         context: dict[str, list[str]] = {}
         for step in self.steps:
-            if step.place is Place.CONTEXT:
-                what = "all docs" if step.stored.endswith(ALL_DOCUMENTS) else "docs"
-                context.setdefault(what, []).append(step.guard)
-        documents = [f"{what}[{', '.join(guards)}]" for what, guards in context.items()]
-        return " -> ".join([*before, *documents, "model", *behind])
+            if step.place is not Place.CONTEXT:
+                continue
+            documents = "docs"
+            if step.stored.endswith(ALL_DOCUMENTS):
+                documents = "all docs"
+            context.setdefault(documents, []).append(step.guard)
+        for documents, guards in context.items():
+            before.append(f"{documents}[{', '.join(guards)}]")
+        return " -> ".join([*before, "model", *behind])
 
     @property
     def chunks(self) -> ChunkCalls | None:
         """The calls of its guard about a growing answer, where it has one."""
-        return self.steps[-1].chunks if self.steps else None
+        if not self.steps:
+            return None
+        return self.steps[-1].chunks
 
     def gone_out(self, lets_through: tuple[int, ...] = ()) -> RewrittenTexts | None:
         """Return what had gone out of answers before their block, where anything had."""
@@ -206,81 +213,112 @@ StatedGuard = tuple[str, Place, str]
 
 def stated_guards(manifest: RunManifest) -> dict[str, list[StatedGuard]]:
     """Return the guards of each arm in order; nothing where arms are named by their guards."""
-    pipeline = manifest.settings.get("pipeline")
-    stated = pipeline.get("arms") if isinstance(pipeline, Mapping) else None
     arms = {}
-    for name, guards in stated.items() if isinstance(stated, Mapping) else ():
-        arms[str(name)] = [
-            (guard, place, stored)
-            for place in (Place.INPUT, Place.CONTEXT, Place.OUTPUT)
-            for guard, stored in _stated_at(place, guards.get(place.value))
-        ]
+    for name, places in _stated_arms(manifest).items():
+        guards: list[StatedGuard] = []
+        for place in (Place.INPUT, Place.CONTEXT, Place.OUTPUT):
+            for guard, stored in _stated_at(place, places.get(place.value)):
+                guards.append((guard, place, stored))
+        arms[name] = guards
     return arms
+
+
+def _stated_arms(manifest: RunManifest) -> dict[str, Mapping[str, Any]]:
+    """Return the arms of the configuration as they were written; none without a pipeline."""
+    pipeline = manifest.settings.get("pipeline")
+    if not isinstance(pipeline, Mapping):
+        return {}
+    arms = pipeline.get("arms")
+    if not isinstance(arms, Mapping):
+        return {}
+    return {str(name): places for name, places in arms.items()}
+
+
+def _as_list(stated: object) -> Sequence[object]:
+    """Return what is stated as a list: a single value may stand for a list of one."""
+    if isinstance(stated, list | tuple):
+        return stated
+    return [stated]
 
 
 def _stated_at(place: Place, stated: object) -> Iterator[tuple[str, str]]:
     """Yield the guards at a place and the names they are stored under."""
-    for each in stated if isinstance(stated, list | tuple) else [stated]:
-        if isinstance(each, str):
-            yield each, stored_name(each, place)
-        elif isinstance(each, Mapping):
-            names = each.get("guard")
-            for name in names if isinstance(names, list | tuple) else [names]:
-                stored = stored_name(str(name), place)
-                is_whole = place is Place.CONTEXT and each.get("each") is False
-                yield str(name), f"{stored}{ALL_DOCUMENTS}" if is_whole else stored
+    for entry in _as_list(stated):
+        if isinstance(entry, str):
+            yield entry, stored_name(entry, place)
+        elif isinstance(entry, Mapping):
+            suffix = ""
+            if place is Place.CONTEXT and entry.get("each") is False:
+                suffix = ALL_DOCUMENTS
+            for name in _as_list(entry.get("guard")):
+                yield str(name), f"{stored_name(str(name), place)}{suffix}"
 
 
 def stated_chunks(manifest: RunManifest) -> dict[str, ChunkRule]:
     """Return how often the arms that ask while an answer grows do so."""
-    pipeline = manifest.settings.get("pipeline")
-    stated = pipeline.get("arms") if isinstance(pipeline, Mapping) else None
     rules = {}
-    for name, guards in stated.items() if isinstance(stated, Mapping) else ():
-        output = guards.get(Place.OUTPUT.value)
-        if isinstance(output, Mapping):
-            every = output.get("every")
-            rules[str(name)] = ChunkRule(
-                every=every if isinstance(every, int) else None,
-                most_calls=int(output.get("most_calls", MOST_CALLS)),
-            )
+    for name, places in _stated_arms(manifest).items():
+        output = places.get(Place.OUTPUT.value)
+        if not isinstance(output, Mapping):
+            continue
+        every = output.get("every")
+        if not isinstance(every, int):
+            every = None
+        most_calls = int(output.get("most_calls", MOST_CALLS))
+        rules[name] = ChunkRule(every=every, most_calls=most_calls)
     return rules
 
 
 def _drawn(step: GuardStep) -> str:
-    every = None if step.chunks is None else step.chunks.rule.every
+    """Name a guard, and how often it is asked while an answer grows."""
+    every = None
+    if step.chunks is not None:
+        every = step.chunks.rule.every
     if every is None:
         return step.guard
-    return f"{step.guard} (every {'character' if every == 1 else f'{every:,} characters'})"
+    if every == 1:
+        return f"{step.guard} (every character)"
+    return f"{step.guard} (every {every:,} characters)"
 
 
 def read_arms(reader: ArmReader) -> Iterator[PipelineArm]:
     """Yield the arms of a pipeline, in the order of the configuration."""
     frame = reader.frame
     placed, chunks = stated_guards(frame.manifest), stated_chunks(frame.manifest)
-    parts = {part.name for part in frame.manifest.parts}
     for name, guards_at in placed.items():
-        # Of a run that was cut short, the arms of which the records hold each guard; one of
-        # documents has no record where no sample brings any.
-        is_held = [
-            guard in parts if place is Place.CONTEXT else own in reader.known
-            for guard, place, own in guards_at
-        ]
-        if all(is_held):
+        # Of a run that was cut short, the arms of which the records hold each guard.
+        if _are_held(reader, guards_at):
             arm = reader.arm(name, guards_at, chunks=chunks.get(name))
             yield replace(arm, is_placed=True)
     if placed:
         return
     guards = {arm.name: arm for arm in frame.arms}
-    stated = frame.manifest.settings.get("pipeline")
-    named = stated.get("guards") if isinstance(stated, dict) else None
-    for name in named if isinstance(named, list) else [NO_GUARD, *guards]:
+    named: list[str] = [NO_GUARD, *guards]
+    pipeline = frame.manifest.settings.get("pipeline")
+    if isinstance(pipeline, dict) and isinstance(pipeline.get("guards"), list):
+        named = pipeline["guards"]
+    for name in named:
         if name in guards:
-            reads_answers = guards[name].part.view == View.RESPONSE
-            place = Place.OUTPUT if reads_answers else Place.INPUT
+            place = Place.INPUT
+            if guards[name].part.view == View.RESPONSE:
+                place = Place.OUTPUT
             yield reader.arm(name, [(name, place, name)])
         elif name == NO_GUARD:
             yield reader.arm(NO_GUARD, [])
+
+
+def _are_held(reader: ArmReader, guards: Sequence[StatedGuard]) -> bool:
+    """Tell whether the records hold every guard of an arm.
+
+    A guard of documents has no record where no sample brings any: it has to be a part of the run.
+    """
+    parts = {part.name for part in reader.frame.manifest.parts}
+    for guard, place, stored in guards:
+        if place is Place.CONTEXT and guard not in parts:
+            return False
+        if place is not Place.CONTEXT and stored not in reader.known:
+            return False
+    return True
 
 
 class ArmReader:
@@ -368,7 +406,9 @@ class ArmReader:
     def _said(self, name: str) -> Columns:
         """Return what is stored under a name, which may be nothing."""
         columns = self._after(name, "")
-        return self._model.nothing() if columns is None else columns
+        if columns is None:
+            return self._model.nothing()
+        return columns
 
     def _stream(self, step: GuardStep, rule: ChunkRule, *, asked: RewrittenTexts) -> GuardStep:
         """Return a guard with its calls about more and more of each answer."""
@@ -400,13 +440,13 @@ class ArmReader:
     def _prefixes_of(self, stored: str) -> list[tuple[str, int, RecordColumns]]:
         """Return what a guard said of prefixes of answers: of which, how long, and its records."""
         if stored not in self._prefixes:
-            found = []
+            prefixes = []
             for name in sorted(self.known):
                 whole, characters = split_prefix(name)
                 if characters is not None and part_of(name) == stored:
                     records = self._part(name).records
-                    found.append((whole.removeprefix(stored), characters, records))
-            self._prefixes[stored] = found
+                    prefixes.append((whole.removeprefix(stored), characters, records))
+            self._prefixes[stored] = prefixes
         return self._prefixes[stored]
 
     def _answers(self, written: RewrittenTexts) -> Columns:
@@ -423,10 +463,13 @@ class ArmReader:
     def _guard(self, stored: str) -> Columns:
         """Return what a guard decided, read once for all arms."""
         if stored not in self._guards:
-            column = next((arm for arm in self.frame.arms if arm.name == stored), None)
-            if column is None:
-                column = self._part(stored)
-            self._guards[stored] = self._columns(column.records)
+            records = None
+            for arm in self.frame.arms:
+                if arm.name == stored:
+                    records = arm.records
+            if records is None:
+                records = self._part(stored).records
+            self._guards[stored] = self._columns(records)
         return self._guards[stored]
 
     def _after(self, stored: str, after: str) -> Columns | None:
@@ -469,11 +512,11 @@ class _Met(NamedTuple):
 def _written_before(written: RewrittenTexts, stored: str) -> RewrittenTexts:
     """Return what guards had made of texts before the last of them, which may have written too."""
     own = f"{AFTER}{stored}"
-    codes = [
-        written.names.index(name.removesuffix(own)) if name.endswith(own) else code
-        for code, name in enumerate(written.names)
-    ]
-    return replace(written, codes=np.array(codes, dtype=np.int32)[written.codes])
+    codes = np.arange(len(written.names), dtype=np.int32)
+    for code, name in enumerate(written.names):
+        if name.endswith(own):
+            codes[code] = written.names.index(name.removesuffix(own))
+    return replace(written, codes=codes[written.codes])
 
 
 def _steps(
@@ -490,16 +533,15 @@ def _steps(
             was_asked = judged
         else:
             was_asked = model.said != MISSING
-        steps.append(
-            GuardStep(
-                guard=guard,
-                place=place,
-                stored=stored,
-                decision=columns.said,
-                goes_on=(columns.said == REWRITTEN) & changed & was_asked,
-                waited_ms=columns.waited_ms,
-                documents=documents,
-                leaves_out=() if documents is None else leaves_out,
-            )
+        step = GuardStep(
+            guard=guard,
+            place=place,
+            stored=stored,
+            decision=columns.said,
+            goes_on=(columns.said == REWRITTEN) & changed & was_asked,
+            waited_ms=columns.waited_ms,
         )
+        if documents is not None:
+            step = replace(step, documents=documents, leaves_out=leaves_out)
+        steps.append(step)
     return tuple(steps)

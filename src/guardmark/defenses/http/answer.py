@@ -43,12 +43,16 @@ class WordRule:
     def word(self, document: object) -> str:
         """Return the word that an answer says, or the empty string."""
         values = [value for value in self.path.find(document) if value is not None]
+        if len(values) < self.fewest:
+            return f"{len(values)} of {self.fewest} values"
         if self.fewest:
-            few = f"{len(values)} of {self.fewest} values"
-            return few if len(values) < self.fewest else ""
-        if not self.codes:
-            return _short(values[0]) if values else ""
-        return next((v for v in values if isinstance(v, str) and v in self.codes), "")
+            return ""
+        for value in values:
+            if not self.codes:
+                return _short(value)
+            if isinstance(value, str) and value in self.codes:
+                return value
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +129,10 @@ class _NotUnderstood(Exception):
 
 def read_answer(rules: AnswerRules, exchange: Exchange, *, truncated: bool = False) -> Decision:
     """Read one exchange as a decision."""
-    meaning = None if exchange.status is None else rules.statuses.get(exchange.status)
-    if meaning is not None:
-        return _by_status(rules, exchange, meaning, truncated=truncated)
+    if exchange.status is not None:
+        meaning = rules.statuses.get(exchange.status)
+        if meaning is not None:
+            return _by_status(rules, exchange, meaning, truncated=truncated)
     if exchange.error_kind is not None:
         return _failed(rules, exchange, truncated=truncated)
     if rules.stream is not None:
@@ -152,11 +157,14 @@ def _whole(rules: AnswerRules, exchange: Exchange, *, truncated: bool) -> Decisi
 def _streamed(
     rules: AnswerRules, stream: StreamRules, exchange: Exchange, *, truncated: bool
 ) -> Decision:
+    """Read an answer that came in pieces."""
     decision = read_stream(stream, exchange)
-    is_decision = decision.outcome in {Outcome.ALLOW, Outcome.BLOCK}
+    raw = ""
+    if rules.keep_raw or decision.outcome not in {Outcome.ALLOW, Outcome.BLOCK}:
+        raw = _raw(exchange)
     evidence = replace(
         decision.evidence or Evidence(),
-        raw=_raw(exchange) if rules.keep_raw or not is_decision else "",
+        raw=raw,
         attempts=exchange.attempts,
         truncated=truncated,
     )
@@ -172,52 +180,84 @@ def _malformed(exchange: Exchange, error: Exception, *, truncated: bool) -> Deci
 
 
 def _read(rules: AnswerRules, document: object, exchange: Exchange, *, truncated: bool) -> Decision:
+    """Read the JSON value of an answer; what the rules do not fit is not understood."""
     score = _score(rules, document)
     categories = _categories(rules, document)
-    native = ""
-    if rules.action is not None:
-        native, outcome = _by_action(rules, rules.action, document)
-    elif rules.blocked is not None:
-        outcome = _by_value(rules, rules.blocked, document)
-    elif rules.thresholds:
-        outcome = _by_category(rules, categories)
-    elif score is not None and rules.threshold is not None:
-        outcome = Outcome.BLOCK if score >= rules.threshold else Outcome.ALLOW
-    else:
-        where = rules.score.text if rules.score else "the body"
-        raise _NotUnderstood(f"there is no score at {where}")
-    if (why := _why_undecided(rules, document, outcome)) is not None:
-        return _error(exchange, *why, truncated=truncated)
-    reasons = rules.reason.find(document) if rules.reason else []
-    evidence = None
-    remark = ""
+    native, outcome = _decide(rules, document, score=score, categories=categories)
+    undecided = _why_undecided(rules, document, outcome)
+    if undecided is not None:
+        kind, message = undecided
+        return _error(exchange, kind, message, truncated=truncated)
+    remark, raw = "", ""
     score_kind = rules.score_kind
     if rules.confidence is not None:
         score, remark = _of_confidence(rules.confidence, rules.scale, document, outcome)
         if rules.confidence.means is None:
             score_kind = ScoreKind.CONFIDENCE
+    if score is None:
+        score_kind = ScoreKind.NONE
     if len(categories) > _MOST_CATEGORIES:
         remark = f"of {len(categories):,} categories the first {_MOST_CATEGORIES} are kept"
         categories = categories[:_MOST_CATEGORIES]
+    if rules.keep_raw:
+        raw = _raw(exchange)
+    reasons, text = _reasons(rules, document), None
+    if outcome is Outcome.ALLOW:
+        text = _rewritten(rules, document, native)
+    evidence = None
     has_more = native or rules.categories or reasons or rules.keep_raw or remark
     if has_more or exchange.attempts or truncated:
         evidence = Evidence(
             native_action=native,
-            reason="; ".join(str(reason) for reason in reasons if reason)[:_RAW],
+            reason="; ".join(filter(None, reasons))[:_RAW],
             categories=categories,
             message=remark,
-            raw=_raw(exchange) if rules.keep_raw else "",
+            raw=raw,
             attempts=exchange.attempts,
             truncated=truncated,
         )
     return Decision(
         outcome=outcome,
         score=score,
-        score_kind=ScoreKind.NONE if score is None else score_kind,
+        score_kind=score_kind,
         latency_ns=exchange.service_ns,
         evidence=evidence,
-        text=_rewritten(rules, document, native) if outcome is Outcome.ALLOW else None,
+        text=text,
     )
+
+
+def _decide(
+    rules: AnswerRules,
+    document: object,
+    *,
+    score: float | None,
+    categories: tuple[CategoryFinding, ...],
+) -> tuple[str, Outcome]:
+    """Return the action in the service's word, where it names one, and what it means."""
+    if rules.action is not None:
+        return _by_action(rules, rules.action, document)
+    if rules.blocked is not None:
+        return "", _by_value(rules, rules.blocked, document)
+    if rules.thresholds:
+        return "", _by_category(rules, categories)
+    if score is None or rules.threshold is None:
+        where = "the body"
+        if rules.score is not None:
+            where = rules.score.text
+        raise _NotUnderstood(f"there is no score at {where}")
+    if score >= rules.threshold:
+        return "", Outcome.BLOCK
+    return "", Outcome.ALLOW
+
+
+def _reasons(rules: AnswerRules, document: object) -> list[str]:
+    """Return what an answer gives as reasons; what says nothing stands there as an empty text."""
+    if rules.reason is None:
+        return []
+    reasons = []
+    for reason in rules.reason.find(document):
+        reasons.append(str(reason or ""))
+    return reasons
 
 
 def _rewritten(rules: AnswerRules, document: object, native: str) -> str | None:
@@ -242,9 +282,10 @@ def _of_confidence(
     rule: ConfidenceRule, scale: ScoreScale, document: object, outcome: Outcome
 ) -> tuple[float | None, str]:
     """Return the score that a confidence stands for, or why it is none."""
-    value = next((each for each in rule.path.find(document) if each is not None), None)
-    if value is None:
+    values = [value for value in rule.path.find(document) if value is not None]
+    if not values:
         return None, ""
+    value = values[0]
     score = scale.risk(value)
     if score is None:
         why = (
@@ -312,12 +353,12 @@ def _categories(rules: AnswerRules, document: object) -> tuple[CategoryFinding, 
     if is_highest_of_several and not rules.thresholds:
         common = rules.threshold  # the highest of their scores decides, so each is held to it
     categories = []
-    for each in findings(rules.categories.find(document), rules.scale):
-        threshold = rules.thresholds.get(each.name, common)
-        if threshold is None or each.score is None:
-            categories.append(each)
+    for category in findings(rules.categories.find(document), rules.scale):
+        threshold = rules.thresholds.get(category.name, common)
+        if threshold is None or category.score is None:
+            categories.append(category)
         else:
-            categories.append(replace(each, flagged=each.score >= threshold))
+            categories.append(replace(category, flagged=category.score >= threshold))
     return tuple(categories)
 
 
@@ -327,11 +368,13 @@ def _by_category(rules: AnswerRules, categories: tuple[CategoryFinding, ...]) ->
     An answer that lacks one of the scores is not read at all, not even as a block by another
     category: it would be missing among what passes only, and so bend the rates.
     """
-    by_name = {each.name: each for each in categories}
+    by_name = {category.name: category for category in categories}
     outcome = Outcome.ALLOW
     for name, threshold in rules.thresholds.items():
         if name not in by_name:
-            known = listed(sorted(by_name)[:_SHOWN_CATEGORIES]) if by_name else "none"
+            known = "none"
+            if by_name:
+                known = listed(sorted(by_name)[:_SHOWN_CATEGORIES])
             raise _NotUnderstood(f"it scores no category {name!r} (thresholds); it has: {known}")
         score = by_name[name].score
         if score is None:
@@ -343,11 +386,13 @@ def _by_category(rules: AnswerRules, categories: tuple[CategoryFinding, ...]) ->
 
 
 def _by_action(rules: AnswerRules, path: JsonPath, document: object) -> tuple[str, Outcome]:
+    """Return the word of the action that counts, and what it means."""
     values = path.find(document)
-    words = [value for value in values if isinstance(value, str)]
-    if not words or len(words) != len(values) or not all(w in rules.actions for w in words):
-        known = ", ".join(sorted(rules.actions))
-        shown = _short(values[0]) if values else "nothing"
+    words = [value for value in values if isinstance(value, str) and value in rules.actions]
+    if not words or len(words) != len(values):
+        known, shown = ", ".join(sorted(rules.actions)), "nothing"
+        if values:
+            shown = _short(values[0])
         raise _NotUnderstood(f"the action at {path.text} is {shown}; known: {known}")
     for word in words:
         if rules.actions[word] is Outcome.BLOCK:
@@ -359,34 +404,37 @@ def _by_action(rules: AnswerRules, path: JsonPath, document: object) -> tuple[st
 
 
 def _by_value(rules: AnswerRules, path: JsonPath, document: object) -> Outcome:
+    """Return what the value means that says whether the service blocks."""
     values = path.find(document)
     is_blocked = rules.blocked_rule(values)
+    if is_blocked is None and values:
+        raise _NotUnderstood(f"the value at {path.text} is {_short(values[0])}")
     if is_blocked is None:
-        mistake = (
-            f"the value at {path.text} is {_short(values[0])}"
-            if values
-            else (f"there is nothing at {path.text}")
-        )
-        raise _NotUnderstood(mistake)
-    return Outcome.BLOCK if is_blocked else Outcome.ALLOW
+        raise _NotUnderstood(f"there is nothing at {path.text}")
+    if is_blocked:
+        return Outcome.BLOCK
+    return Outcome.ALLOW
 
 
 def _by_status(
     rules: AnswerRules, exchange: Exchange, outcome: Outcome, *, truncated: bool
 ) -> Decision:
-    evidence = None
-    if outcome is Outcome.ERROR or exchange.attempts or rules.keep_raw or truncated:
-        message = f"status {exchange.status} means error" if outcome is Outcome.ERROR else ""
+    """Return the decision that the HTTP status is by itself."""
+    message, error_kind, evidence = "", None, None
+    if outcome is Outcome.ERROR:
+        message, error_kind = f"status {exchange.status} means error", ErrorKind.HTTP
+    if message or exchange.attempts or rules.keep_raw or truncated:
         evidence = _evidence(exchange, truncated=truncated, message=message, raw=True)
     return Decision(
         outcome=outcome,
-        error_kind=ErrorKind.HTTP if outcome is Outcome.ERROR else None,
+        error_kind=error_kind,
         latency_ns=exchange.service_ns,
         evidence=evidence,
     )
 
 
 def _failed(rules: AnswerRules, exchange: Exchange, *, truncated: bool) -> Decision:
+    """Return an error, or a block where a gateway refused the content with an error status."""
     code = _rejection_code(rules, exchange)
     if code:
         return Decision(
@@ -419,20 +467,19 @@ def _rejection_code(rules: AnswerRules, exchange: Exchange) -> str:
 
 def _no_json(exchange: Exchange, *, truncated: bool) -> Decision:
     """Tell a damaged answer of the service from an answer of something else altogether."""
-    is_json = exchange.content_type.endswith("json")
-    message = (
-        "the answer is damaged JSON"
-        if is_json
-        else f"the answer is {exchange.content_type or 'of no stated type'}, not JSON"
-    )
+    outcome: Outcome = Outcome.ERROR
+    error_kind: ErrorKind | None = ErrorKind.CONTRACT
+    message = f"the answer is {exchange.content_type or 'of no stated type'}, not JSON"
+    if exchange.content_type.endswith("json"):
+        outcome, error_kind, message = Outcome.MALFORMED, None, "the answer is damaged JSON"
     if exchange.content_type == EVENTS or exchange.content_type in JSON_LINES:
         message += (
             "; a service that streams needs the setting stream, such as stream: "
             '{each: "$.chunk", blocked: "$.blocked", end: "[DONE]"}'
         )
     return Decision(
-        outcome=Outcome.MALFORMED if is_json else Outcome.ERROR,
-        error_kind=None if is_json else ErrorKind.CONTRACT,
+        outcome=outcome,
+        error_kind=error_kind,
         latency_ns=exchange.service_ns,
         evidence=_evidence(exchange, truncated=truncated, message=message, raw=True),
     )
@@ -441,12 +488,11 @@ def _no_json(exchange: Exchange, *, truncated: bool) -> Decision:
 def _evidence(
     exchange: Exchange, *, truncated: bool, message: str = "", raw: bool = False
 ) -> Evidence:
-    return Evidence(
-        message=message,
-        raw=_raw(exchange) if raw else "",
-        attempts=exchange.attempts,
-        truncated=truncated,
-    )
+    """Return what is kept of an exchange beside its decision, with the answer where `raw`."""
+    answer = ""
+    if raw:
+        answer = _raw(exchange)
+    return Evidence(message=message, raw=answer, attempts=exchange.attempts, truncated=truncated)
 
 
 def _raw(exchange: Exchange) -> str:

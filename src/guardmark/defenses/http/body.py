@@ -59,17 +59,21 @@ class RequestBody:
 
         Most bodies insert no part of a sample that it may lack, and look for none.
         """
-        return next((name for name, part in self.needed if part(prompt) is None), "")
+        for name, part in self.needed:
+            if part(prompt) is None:
+                return name
+        return ""
 
     def encode(self, prompt: Prompt, shown: str, *, original: Prompt | None = None) -> bytes:
         """Encode one request; id and session are those of the original where a prompt was cut."""
         known = original or prompt
-        return "".join(
-            [
-                piece if isinstance(piece, str) else piece(prompt, shown, known)
-                for piece in self._pieces
-            ]
-        ).encode()
+        encoded: list[str] = []
+        for piece in self._pieces:
+            if isinstance(piece, str):
+                encoded.append(piece)
+            else:
+                encoded.append(piece(prompt, shown, known))
+        return "".join(encoded).encode()
 
     def length(self, prompt: Prompt, shown: str) -> int:
         """Return the characters of the longest insertion; messages count together."""
@@ -89,10 +93,10 @@ class RequestBody:
         under_test = prompt.messages[prompt.under_test]
         keep = len(under_test.content)
         for conversation in self._messages(prompt):
-            excess = sum(len(m.words) for m in conversation) - limit
+            excess = sum(len(message.words) for message in conversation) - limit
             if excess <= 0:
                 continue
-            if not any(m is under_test for m in conversation):
+            if not any(message is under_test for message in conversation):
                 return None
             keep = min(keep, len(under_test.content) - excess)
         if keep <= 0 < len(under_test.content):
@@ -106,7 +110,9 @@ class RequestBody:
         if "documents" in self.inserts:
             yield _documents(prompt)
         for name in ("question", "answer", "call"):
-            message = _PARTS[name](prompt) if name in self.inserts else None
+            if name not in self.inserts:
+                continue
+            message = _PARTS[name](prompt)
             if message is not None:
                 yield [message]
 
@@ -118,29 +124,15 @@ class _Insertion(NamedTuple):
 
 
 def _slots(roles: Mapping[Role, str]) -> dict[str, _Slot]:
+    """Return by name what writes an insertion: from the prompt, what is shown, and the original."""
     heads = {role: '{"role":' + json.dumps(roles.get(role, role.value)) for role in Role}
 
     def messages(prompt: Prompt, _shown: str, _known: Prompt) -> str:
-        said = ((heads[m.role], encode_basestring(m.words)) for m in prompt.messages)
-        parts = [f'{head},"content":{words}}}' for head, words in said]
+        parts = []
+        for message in prompt.messages:
+            words = encode_basestring(message.words)
+            parts.append(f'{heads[message.role]},"content":{words}}}')
         return "[" + ",".join(parts) + "]"
-
-    def documents(prompt: Prompt, _shown: str, _known: Prompt) -> str:
-        return "[" + ",".join(encode_basestring(m.content) for m in _documents(prompt)) + "]"
-
-    def question(prompt: Prompt, _shown: str, _known: Prompt) -> str:
-        return _words(_question(prompt))
-
-    def answer(prompt: Prompt, _shown: str, _known: Prompt) -> str:
-        return _words(_answer(prompt))
-
-    def call(prompt: Prompt, _shown: str, _known: Prompt) -> str:
-        calls = prompt.messages[prompt.under_test].calls or prompt.proposed
-        listed = [{"name": each.name, "arguments": each.arguments} for each in calls]
-        return json.dumps(listed, ensure_ascii=False)
-
-    def tools(prompt: Prompt, _shown: str, _known: Prompt) -> str:
-        return json.dumps([tool.chat for tool in prompt.tools], ensure_ascii=False)
 
     asked_alone: Counter[bytes] = Counter()
 
@@ -152,47 +144,89 @@ def _slots(roles: Mapping[Role, str]) -> dict[str, _Slot]:
         return f'"single-{digest.hex()[:16]}-{asked_alone[digest]}"'
 
     return {
-        "tools": tools,
-        "question": question,
-        "answer": answer,
-        "call": call,
-        "content": lambda prompt, shown, _known: json.dumps(
-            replace(prompt.messages[prompt.under_test], content=shown).parts(), ensure_ascii=False
-        ),
-        "text": lambda _prompt, shown, _known: encode_basestring(shown),
+        "tools": _write_tools,
+        "question": _write_question,
+        "answer": _write_answer,
+        "call": _write_call,
+        "content": _write_content,
+        "text": _write_text,
         "messages": messages,
-        "documents": documents,
-        "id": lambda _prompt, _shown, known: f'"{known.digest().hex()}"',
+        "documents": _write_documents,
+        "id": _write_id,
         "session": session,
     }
 
 
+def _write_content(prompt: Prompt, shown: str, _known: Prompt) -> str:
+    message = replace(prompt.messages[prompt.under_test], content=shown)
+    return json.dumps(message.parts(), ensure_ascii=False)
+
+
+def _write_text(_prompt: Prompt, shown: str, _known: Prompt) -> str:
+    return encode_basestring(shown)
+
+
+def _write_id(_prompt: Prompt, _shown: str, known: Prompt) -> str:
+    return f'"{known.digest().hex()}"'
+
+
+def _write_documents(prompt: Prompt, _shown: str, _known: Prompt) -> str:
+    parts = [encode_basestring(document.content) for document in _documents(prompt)]
+    return "[" + ",".join(parts) + "]"
+
+
+def _write_question(prompt: Prompt, _shown: str, _known: Prompt) -> str:
+    return _words(_question(prompt))
+
+
+def _write_answer(prompt: Prompt, _shown: str, _known: Prompt) -> str:
+    return _words(_answer(prompt))
+
+
+def _write_call(prompt: Prompt, _shown: str, _known: Prompt) -> str:
+    calls = prompt.messages[prompt.under_test].calls or prompt.proposed
+    parts = [{"name": call.name, "arguments": call.arguments} for call in calls]
+    return json.dumps(parts, ensure_ascii=False)
+
+
+def _write_tools(prompt: Prompt, _shown: str, _known: Prompt) -> str:
+    return json.dumps([tool.chat for tool in prompt.tools], ensure_ascii=False)
+
+
 def _words(message: Message | None) -> str:
-    return encode_basestring("" if message is None else message.words)
+    if message is None:
+        return '""'
+    return encode_basestring(message.words)
 
 
 def _documents(prompt: Prompt) -> list[Message]:
-    return [m for m in prompt.messages if m.role in MATERIAL]
+    return [message for message in prompt.messages if message.role in MATERIAL]
 
 
 def _question(prompt: Prompt) -> Message | None:
     """Find the words under test if they are the user's, else the user's last before them."""
     under_test = prompt.under_test % len(prompt.messages)
-    asked = [m for m in prompt.messages[: under_test + 1] if m.role is Role.USER]
-    return asked[-1] if asked else None
+    for message in reversed(prompt.messages[: under_test + 1]):
+        if message.role is Role.USER:
+            return message
+    return None
 
 
 def _answer(prompt: Prompt) -> Message | None:
     """Find the answer: what is under test, or what was said after it."""
     under_test = prompt.under_test % len(prompt.messages)
-    answers = [m for m in prompt.messages[under_test:] if m.role is Role.ASSISTANT]
-    return answers[-1] if answers else None
+    for message in reversed(prompt.messages[under_test:]):
+        if message.role is Role.ASSISTANT:
+            return message
+    return None
 
 
 def _call(prompt: Prompt) -> Message | None:
     """Find the message under test, if it calls tools or spells a call."""
     message = prompt.messages[prompt.under_test]
-    return message if message.calls or prompt.proposed else None
+    if message.calls or prompt.proposed:
+        return message
+    return None
 
 
 def _first_document(prompt: Prompt) -> Message | None:
@@ -201,7 +235,9 @@ def _first_document(prompt: Prompt) -> Message | None:
 
 def _of_tools(prompt: Prompt) -> Message | None:
     """Find what is under test, if anything is said of the tools that may be called."""
-    return prompt.messages[prompt.under_test] if prompt.tools else None
+    if not prompt.tools:
+        return None
+    return prompt.messages[prompt.under_test]
 
 
 _PARTS: dict[str, _Part] = {
@@ -213,9 +249,18 @@ _PARTS: dict[str, _Part] = {
 }
 """Insertions that a sample may have nothing for."""
 _KNOWN = (
-    *("text", "content", "question", "answer", "documents", "messages", "tools", "call"),
-    *("id", "session"),
+    "text",
+    "content",
+    "question",
+    "answer",
+    "documents",
+    "messages",
+    "tools",
+    "call",
+    "id",
+    "session",
 )
+"""Every insertion, in the order in which messages list them."""
 
 
 def _pieces(value: object, where: str) -> Iterator[str | _Insertion]:
@@ -224,15 +269,19 @@ def _pieces(value: object, where: str) -> Iterator[str | _Insertion]:
         yield _insertion(value, where)
     elif isinstance(value, dict):
         yield "{"
-        for number, (key, inner) in enumerate(value.items()):
-            yield ("," if number else "") + json.dumps(str(key), ensure_ascii=False) + ":"
-            yield from _pieces(inner, f"{where}.{key}")
+        separator = ""
+        for key, member in value.items():
+            yield f"{separator}{json.dumps(str(key), ensure_ascii=False)}:"
+            yield from _pieces(member, f"{where}.{key}")
+            separator = ","
         yield "}"
     elif isinstance(value, list | tuple):
         yield "["
-        for number, inner in enumerate(value):
-            yield "," if number else ""
-            yield from _pieces(inner, f"{where}.{number}")
+        separator = ""
+        for number, member in enumerate(value):
+            yield separator
+            yield from _pieces(member, f"{where}.{number}")
+            separator = ","
         yield "]"
     else:
         yield _scalar(value, where)
