@@ -86,13 +86,20 @@ class Deduplicated:
 
 def list_builtin() -> dict[BuiltinSet, LoadedData]:
     """Return the data sets that ship with guardmark."""
-    return {each: load(builtin_specs(each.target), DEFAULT_TAXONOMY) for each in BUILTIN_SETS}
+    sets = {}
+    for builtin in BUILTIN_SETS:
+        sets[builtin] = load(builtin_specs(builtin.target), DEFAULT_TAXONOMY)
+    return sets
 
 
 def list_public() -> dict[str, CatalogueEntry | Suite]:
     """Return the suites and the public sets that a configuration can name."""
-    suites = {f"suite:{name}": find_suite(name) for name in suite_names()}
-    return {**suites, **{name: find_entry(name) for name in entry_names()}}
+    public: dict[str, CatalogueEntry | Suite] = {}
+    for name in suite_names():
+        public[f"suite:{name}"] = find_suite(name)
+    for name in entry_names():
+        public[name] = find_entry(name)
+    return public
 
 
 def get_public(
@@ -132,7 +139,10 @@ def _undeclared_warnings(opened: OpenedData) -> Iterator[str]:
     names = []
     for name in opened.undeclared[:_MOST_NAMED]:
         hint = did_you_mean(name, known).strip()
-        names.append(f"{name!r} ({hint[0].lower()}{hint[1:]})" if hint else repr(name))
+        named = repr(name)
+        if hint:
+            named += f" ({hint[0].lower()}{hint[1:]})"
+        names.append(named)
     more = len(opened.undeclared) - len(names)
     rest = ""
     if more:
@@ -146,8 +156,8 @@ def _undeclared_warnings(opened: OpenedData) -> Iterator[str]:
 
 def diff_data(first: LoadedData, second: LoadedData) -> DataDiff:
     """Compare two versions of data."""
-    old = {sample.prompt.digest(): sample for sample in first.samples()}
-    new = {sample.prompt.digest(): sample for sample in second.samples()}
+    old = _by_content(first)
+    new = _by_content(second)
     common = 0
     removed, relabelled, refiled = [], [], []
     for key, before in old.items():
@@ -169,6 +179,10 @@ def diff_data(first: LoadedData, second: LoadedData) -> DataDiff:
     )
 
 
+def _by_content(data: LoadedData) -> dict[bytes, Sample]:
+    return {sample.prompt.digest(): sample for sample in data.samples()}
+
+
 def convert_data(
     opened: OpenedData, out: Path, *, group: bool = False, draw: bool = False, force: bool = False
 ) -> Written:
@@ -178,7 +192,11 @@ def convert_data(
         samples = group_similar(samples, threshold=opened.criteria.threshold)
     kept = samples
     if draw:
-        kept = [picture for picture in map(as_picture, samples) if picture]
+        kept = []
+        for sample in samples:
+            picture = as_picture(sample)
+            if picture is not None:
+                kept.append(picture)
     return replace(_write(kept, out, force=force), left_out=len(samples) - len(kept))
 
 
@@ -189,7 +207,7 @@ def deduplicate_data(
     _check_free(out, force=force)
     samples = list(opened.loaded.every_sample())
     dropped = deduplicate(samples, threshold=opened.criteria.threshold, within_groups=within_groups)
-    gone = {each.id for each in dropped}
+    gone = {repeated.id for repeated in dropped}
     kept = [sample for sample in samples if sample.id not in gone]
     return Deduplicated(written=_write(kept, out, force=force), dropped=dropped)
 
@@ -208,7 +226,9 @@ def split_data(
     outs = {name: folder / f"{name}.{kind}" for name in shares}
     for out in outs.values():
         _check_free(out, force=force)
-    threshold = None if groups_only else opened.criteria.threshold
+    threshold = None
+    if not groups_only:
+        threshold = opened.criteria.threshold
     samples = list(opened.loaded.every_sample())
     parts = assign_parts(samples, shares, seed=seed, threshold=threshold)
     kept: dict[str, list[Sample]] = {name: [] for name in outs}
@@ -218,6 +238,7 @@ def split_data(
 
 
 def _write(samples: Sequence[Sample], out: Path, *, force: bool) -> Written:
+    """Write samples into a file, whose name says the format, and say what was written."""
     _check_free(out, force=force)
     inert = write_samples(samples, out)
     labels = Counter(sample.label for sample in samples)
@@ -250,9 +271,11 @@ def _is_config(target: str) -> bool:
         return True
     with path.open("rb") as file:
         head = file.read(_HEAD).decode("utf-8-sig", "replace")
-    lines = (line.strip() for line in head.splitlines())
-    first = next((line for line in lines if line and not line.startswith(("#", "---"))), "")
-    return not first.startswith(("-", "["))
+    for line in head.splitlines():
+        content = line.strip()
+        if content and not content.startswith(("#", "---")):
+            return not content.startswith(("-", "["))
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,14 +321,17 @@ def open_to_check(
     targets: Sequence[str], options: FileOptions, *, threshold: float = THRESHOLD
 ) -> OpenedData:
     """Read data to say what is in them: files take any category, and those unknown are named."""
-    says_itself = any(_is_config(each) or each.partition(":")[0] in SAID_OF for each in targets)
-    if says_itself or options.open_categories:
+    if options.open_categories or any(map(_says_how_it_is_read, targets)):
         return open_data(targets, options, threshold=threshold)
     opened = open_data(targets, replace(options, open_categories=True), threshold=threshold)
-    known = DEFAULT_TAXONOMY
-    own = (name for name in opened.loaded.taxonomy if name not in known)
+    undeclared = tuple(name for name in opened.loaded.taxonomy if name not in DEFAULT_TAXONOMY)
     declared = replace(opened.criteria, taxonomy=DEFAULT_TAXONOMY)
-    return replace(opened, undeclared=tuple(own), criteria=declared)
+    return replace(opened, undeclared=undeclared, criteria=declared)
+
+
+def _says_how_it_is_read(target: str) -> bool:
+    """Tell a configuration, or data that are known by name, from a file of rows."""
+    return target.partition(":")[0] in SAID_OF or _is_config(target)
 
 
 def open_data(
@@ -320,7 +346,9 @@ def open_data(
         config = load_config(Path(configs[0]))
         loaded, stats = load_data(config), config.config.stats
     else:
-        specs = [spec for target in targets for spec in data_specs(target, options)]
+        specs: list[DatasetSpec] = []
+        for target in targets:
+            specs.extend(data_specs(target, options))
         loaded, stats = load(specs, DEFAULT_TAXONOMY), StatsSettings()
     criteria = _criteria(loaded.taxonomy, threshold, stats)
     return OpenedData(shown_as=", ".join(targets), loaded=loaded, criteria=criteria)
@@ -334,9 +362,7 @@ def hold_against(opened: OpenedData, reference: str) -> OpenedData:
 
 def _check_options(targets: Sequence[str], options: FileOptions) -> None:
     """Refuse options that would be ignored in silence."""
-    fixed = [
-        target for target in targets if target.partition(":")[0] in SAID_OF or _is_config(target)
-    ]
+    fixed = [target for target in targets if _says_how_it_is_read(target)]
     if fixed and options != FileOptions():
         raise ConfigError(
             f"{fixed[0]} already says how its rows are read; the options for files do not apply.\n"
@@ -368,6 +394,7 @@ def data_specs(target: str, options: FileOptions) -> tuple[DatasetSpec, ...]:
 
 
 def _criteria(taxonomy: Taxonomy, threshold: float, stats: StatsSettings) -> Criteria:
+    """Return what data are held against; a threshold out of range is refused."""
     if not 0 < threshold <= 1:
         raise ConfigError(f"The threshold must be above 0 and at most 1, got {threshold:g}.")
     return Criteria(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import DatasetError
 from guardmark.core.outcome import ErrorKind, Evidence, Verdict, VerdictLabel
@@ -61,7 +61,7 @@ def read_garak(path: Path, statements: Statements) -> ImportedRun:
             entries[kind].append(entry)
     attempts = _once(entries["attempt"], path, warnings)
     warnings += _several_runs(entries["start_run setup"], path)
-    setup, begun = ([{}, *entries[kind]][-1] for kind in ("start_run setup", "init"))
+    setup, begun = _last(entries["start_run setup"]), _last(entries["init"])
     release = _check_version(begun, setup, path)
     has_end = bool(entries["completion"]) or release < _WITH_AN_END
     warnings += _unfinished(begun_attempts, attempts, has_end=has_end)
@@ -71,11 +71,14 @@ def read_garak(path: Path, statements: Statements) -> ImportedRun:
         raise DatasetError(f"{path} holds no completed attempt.\nNext: name a finished report.")
     warnings += _detector_notes(attempts, threshold)
     _check_counts(attempts, entries["eval"], threshold=threshold, warnings=warnings)
-    named = ("target_type", "target_name", "model_type", "model_name")
-    target = "/".join(filter(None, (word(setup, f"plugins.{key}") for key in named)))
+    target = []
+    for key in ("target_type", "target_name", "model_type", "model_name"):
+        name = word(setup, f"plugins.{key}")
+        if name:
+            target.append(name)
     return ImportedRun(
         tool="garak",
-        model=target or "model",
+        model="/".join(target) or "model",
         judge="garak-detectors",
         created_utc=word(begun, "start_time"),
         rows=rows,
@@ -83,6 +86,13 @@ def read_garak(path: Path, statements: Statements) -> ImportedRun:
         readings=(_reading(attempts, threshold),),
         warnings=tuple(warnings),
     )
+
+
+def _last(entries: list[Object]) -> Object:
+    """Return the last of some entries; an empty one where there is none."""
+    if not entries:
+        return {}
+    return entries[-1]
 
 
 def _several_runs(setups: list[Object], path: Path) -> Iterator[str]:
@@ -163,9 +173,13 @@ def _pairs(
             before = source or word(attempt, "previous_attempt_id")
             origins[name] = origins.get(before, before) or name
             taken[name] += 1
-            sample_id = name if taken[name] == 1 else f"{name}-{taken[name]}"
+            sample_id = name
+            if taken[name] > 1:
+                sample_id = f"{name}-{taken[name]}"
             sample = _sample(attempt, prompt, sample_id=sample_id, group=origins[name])
-            yield from ((sample, answer) for answer in (None, *_answers(attempt, threshold)))
+            yield sample, None
+            for answer in _answers(attempt, threshold):
+                yield sample, answer
 
 
 def _sample(attempt: Object, prompt: Prompt, *, sample_id: str, group: str) -> Sample:
@@ -193,9 +207,19 @@ def _prompt(entry: object) -> Prompt | None:
         return None
     if "turns" not in entry:
         return prompt_of([("user", word(entry, "text"))])
-    stated = entry["turns"]
-    turns = [turn for turn in stated if isinstance(turn, dict)] if isinstance(stated, list) else []
-    return prompt_of([(word(turn, "role"), _text(turn.get("content")) or "") for turn in turns])
+    turns = []
+    for turn in _list_of(entry, "turns"):
+        if isinstance(turn, dict):
+            turns.append((word(turn, "role"), _text(turn.get("content")) or ""))
+    return prompt_of(turns)
+
+
+def _list_of(entry: Object, key: str) -> list[Any]:
+    """Return a list of an entry; an empty one where it is no list."""
+    stated = entry.get(key)
+    if isinstance(stated, list):
+        return stated
+    return []
 
 
 def _text(entry: object) -> str | None:
@@ -209,9 +233,8 @@ def _text(entry: object) -> str | None:
 
 def _answers(attempt: Object, threshold: float) -> tuple[ImportedAnswer, ...]:
     """Read the outputs of an attempt, each with its verdict."""
-    outputs = attempt.get("outputs")
     answers = []
-    for repeat, output in enumerate(outputs if isinstance(outputs, list) else []):
+    for repeat, output in enumerate(_list_of(attempt, "outputs")):
         text, results = _text(output), inner(attempt, "detector_results")
         verdict = None
         if text is not None:
@@ -256,10 +279,10 @@ def _detector_notes(attempts: list[Object], threshold: float) -> Iterator[str]:
         results = inner(attempt, "detector_results")
         primary = _primary(results)
         primaries.update({primary} - {""})
-        listed = attempt.get("outputs")
-        for repeat in range(len(listed) if isinstance(listed, list) else 0):
+        for repeat in range(len(_list_of(attempt, "outputs"))):
             outputs += 1
-            silent += _score(results.get(primary), repeat) is None
+            if _score(results.get(primary), repeat) is None:
+                silent += 1
             for name, scores in results.items():
                 score = _score(scores, repeat)
                 if name != primary and score is not None:
@@ -298,19 +321,19 @@ def _verdict(results: Object, repeat: int, threshold: float) -> Verdict:
             error_kind=ErrorKind.SKIPPED,
             evidence=Evidence(message=message),
         )
-    return Verdict(
-        label=VerdictLabel.UNSAFE if score >= threshold else VerdictLabel.SAFE,
-        score=score,
-        evidence=Evidence(reason=reason),
-    )
+    label = VerdictLabel.SAFE
+    if score >= threshold:
+        label = VerdictLabel.UNSAFE
+    return Verdict(label=label, score=score, evidence=Evidence(reason=reason))
 
 
 def _score(listed: object, repeat: int) -> float | None:
     """Return the score of one output, from 0 to 1; None where there is none."""
-    score = listed[repeat] if isinstance(listed, list) and repeat < len(listed) else None
+    if not isinstance(listed, list) or repeat >= len(listed):
+        return None
     number = None
-    if not isinstance(score, str):
-        number = read_number(score)
+    if not isinstance(listed[repeat], str):
+        number = read_number(listed[repeat])
     if number is not None and 0 <= number <= 1:
         return number
     return None
@@ -323,12 +346,13 @@ def _check_counts(
     passed: Counter[tuple[str, str]] = Counter()
     for attempt in attempts:
         probe = word(attempt, "probe_classname")
-        for detector, listed in inner(attempt, "detector_results").items():
-            count = 0
-            if isinstance(listed, list):
-                count = len(listed)
-            scores = [_score(listed, at) for at in range(count)]
-            passed[probe, detector] += sum(s is not None and s < threshold for s in scores)
+        results = inner(attempt, "detector_results")
+        for detector in results:
+            passed[probe, detector] += 0  # it was asked, and may have passed nothing
+            for repeat in range(len(_list_of(results, detector))):
+                score = _score(results[detector], repeat)
+                if score is not None and score < threshold:
+                    passed[probe, detector] += 1
     apart = []
     for entry in counted:
         # Older versions put the kind of the plug-in before the name of a detector.
@@ -337,5 +361,7 @@ def _check_counts(
         if key in passed and entry.get("passed") != passed[key]:
             apart.append(f"{key[0]} with {key[1]}")
     if apart:
-        listed = ", ".join(apart[:3]) + (f" and {len(apart) - 3} more" if len(apart) > 3 else "")
-        warnings.append(f"garak counted other passes than the scores give, in {listed}")
+        named = ", ".join(apart[:3])
+        if len(apart) > 3:
+            named += f" and {len(apart) - 3} more"
+        warnings.append(f"garak counted other passes than the scores give, in {named}")

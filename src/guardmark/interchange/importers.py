@@ -58,7 +58,9 @@ def known_plugins() -> dict[str, str]:
 
     table: dict[str, str] = {}
     for entry in entry_points(group=GROUP):
-        owner = "guardmark" if entry.name in builtin_tools() else table.get(entry.name)
+        owner = table.get(entry.name)
+        if entry.name in builtin_tools():
+            owner = "guardmark"
         if owner is not None and owner != entry.value:
             raise ConfigError(
                 f"Two packages read files of {entry.name!r}: {owner} and {entry.value}.\n"
@@ -176,8 +178,8 @@ def read_queried(tool: str, path: Path, statements: imported.Statements) -> impo
             for (why,) in memory.execute(rules.get("check", _NO_ROW)):
                 raise DatasetError(f"{path} {why}.\n{rules['hint']}")
             rows = list(_objects(memory, rules["rows"]))
-            targets = [imported.word(row, "target") for row in rows]
-            target = imported.one_of(filter(None, targets), statements.model, rules["target"], path)
+            targets = filter(None, [imported.word(row, "target") for row in rows])
+            target = imported.one_of(targets, statements.model, rules["target"], path)
             title = ""
             for (text,) in memory.execute(rules.get("title", _NO_ROW)):
                 if isinstance(text, str):
@@ -188,21 +190,26 @@ def read_queried(tool: str, path: Path, statements: imported.Statements) -> impo
         reason = str(error).splitlines()[0]
         message = f"{path} is not built as {tool} builds it ({reason}).\n{rules['hint']}"
         raise DatasetError(message) from error
-    mine = [row for row in rows if imported.word(row, "target") in {"", target}]
-    pairs = (_pair(row, at, statements, rules) for at, row in enumerate(mine, start=1))
+    of_target = [row for row in rows if imported.word(row, "target") in {"", target}]
+    pairs = []
+    for number, row in enumerate(of_target, start=1):
+        pairs.append(_pair(row, number, statements, rules))
     taken = imported.rows_of(pairs, rules["noun"], warnings)
     if not taken:
         left_out = "".join(f"{warning}.\n" for warning in warnings[:2])
         raise DatasetError(f"{path} {rules['empty']}.\n{left_out}{rules['hint']}")
-    decides = "blocked" in mine[0]
+    decides = "blocked" in of_target[0]
+    judge = ""
+    if any(row.is_judged for row in taken):
+        judge = rules["judge"]
     return imported.ImportedRun(
         tool=tool,
         guard=target if decides else "",
         model="" if decides else target or rules["target"],
         title=title,
         readings=(rules["takes"],),
-        judge=rules["judge"] if any(row.is_judged for row in taken) else "",
-        created_utc=max(imported.word(row, "created") for row in mine),
+        judge=judge,
+        created_utc=max(imported.word(row, "created") for row in of_target),
         rows=taken,
         files=files,
         warnings=(*warnings, *noted),
@@ -258,7 +265,8 @@ def _objects(memory: sqlite3.Connection, query: str) -> Iterator[imported.Object
     """Run a query and yield its rows by the names of their columns."""
     rows = memory.execute(query)
     names = [column[0] for column in rows.description]
-    yield from (dict(zip(names, row, strict=True)) for row in rows)
+    for row in rows:
+        yield dict(zip(names, row, strict=True))
 
 
 def _pair(
@@ -341,15 +349,20 @@ def _answer(row: imported.Object, *, is_attack: bool) -> imported.ImportedAnswer
         is_refused = _flag(row.get("refused"))
         if is_refused is None:
             return imported.ImportedAnswer(response=response)
-        mode = AnswerMode.REFUSED_OR_BLOCKED if is_refused else AnswerMode.ANSWERED
-        told = Evidence(reason=imported.word(row, "reason"))
-        verdict = Verdict(label=VerdictLabel.SAFE, answer_mode=mode, evidence=told)
+        mode = AnswerMode.ANSWERED
+        if is_refused:
+            mode = AnswerMode.REFUSED_OR_BLOCKED
+        why = Evidence(reason=imported.word(row, "reason"))
+        verdict = Verdict(label=VerdictLabel.SAFE, answer_mode=mode, evidence=why)
         return imported.ImportedAnswer(response=response, verdict=verdict)
     verdict = imported.verdict_of(_flag(row.get("harm")), imported.word(row, "reason"))
-    why = imported.word(row, "unjudged")
-    if why:
-        unjudged = Evidence(message=why)
-        verdict = Verdict(label=VerdictLabel.ERROR, error_kind=ErrorKind.SKIPPED, evidence=unjudged)
+    unjudged = imported.word(row, "unjudged")
+    if unjudged:
+        verdict = Verdict(
+            label=VerdictLabel.ERROR,
+            error_kind=ErrorKind.SKIPPED,
+            evidence=Evidence(message=unjudged),
+        )
     return imported.ImportedAnswer(response=response, verdict=verdict)
 
 

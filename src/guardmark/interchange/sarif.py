@@ -102,22 +102,32 @@ class Analysed:
 
 def fingerprints_of(places: Sequence[Located], analysed: Analysed) -> frozenset[str]:
     """Return the fingerprints of what defenses got wrong."""
-    return frozenset(row["fingerprint"] for each in places for row in _results(each, analysed))
+    return frozenset(row["fingerprint"] for row in _all_results(places, analysed))
+
+
+def _all_results(places: Sequence[Located], analysed: Analysed) -> list[Json]:
+    rows: list[Json] = []
+    for located in places:
+        rows.extend(_results(located, analysed))
+    return rows
 
 
 def sarif_json(places: Sequence[Located], analysed: Analysed) -> str:
     """Write what defenses got wrong as SARIF, or what of it an earlier run had not found."""
     from jinja2 import Environment  # on use: a run without this report needs no template
 
-    found = [row for each in places for row in _results(each, analysed)]
-    known, rows, counts = analysed.known, found, {"found": len(found)}
+    results = _all_results(places, analysed)
+    known, rows, counts = analysed.known, results, {"found": len(results)}
     if known is not None:
-        rows = [row for row in found if row["fingerprint"] not in known.fingerprints]
-        absent = known.fingerprints.difference(row["fingerprint"] for row in found)
-        counts |= {"new": len(rows), "unchanged": len(found) - len(rows), "absent": len(absent)}
+        rows = [row for row in results if row["fingerprint"] not in known.fingerprints]
+        absent = known.fingerprints.difference(row["fingerprint"] for row in results)
+        counts |= {"new": len(rows), "unchanged": len(results) - len(rows), "absent": len(absent)}
     shown = rows[: analysed.most]
-    rules = {rule: _worst_severity(places, rule) for rule in sorted({row["rule"] for row in shown})}
-    numbers = {rule: number for number, rule in enumerate(rules)}
+    counts["shown"] = len(shown)
+    names = sorted({row["rule"] for row in shown})
+    rules = {rule: _worst_severity(places, rule) for rule in names}
+    for row in shown:
+        row["index"] = names.index(row["rule"])
     environment = Environment(autoescape=False)  # noqa: S701 - each value is written as JSON
     environment.filters["plain"] = plain_line
     text = Path(__file__).with_name("sarif.json.jinja").read_text(encoding="utf-8")
@@ -125,8 +135,8 @@ def sarif_json(places: Sequence[Located], analysed: Analysed) -> str:
         analysed=analysed,
         rules=rules,
         false_alarm=_FALSE_ALARM,
-        counts=counts | {"shown": len(shown)},
-        shown=[row | {"index": numbers[row["rule"]]} for row in shown],
+        counts=counts,
+        shown=shown,
         fingerprint=FINGERPRINT,
         github_fingerprint=GITHUB_FINGERPRINT,
     )
@@ -134,41 +144,54 @@ def sarif_json(places: Sequence[Located], analysed: Analysed) -> str:
 
 
 def _results(located: Located, analysed: Analysed) -> Iterator[Json]:
+    """Yield a finding for each candidate that let a sample through, or blocked it, wrongly."""
     sample = located.listed.sample
     digest, place = sample.prompt.digest().hex(), located.place
-    rules = {Flaw.BYPASS: _bypass_rule(sample), Flaw.FALSE_ALARM: _FALSE_ALARM}
     for answer in located.listed.answers:
-        if answer.flaw in rules and answer.defense not in analysed.baselines:
-            rule = rules[answer.flaw]
-            content = f"{answer.defense}\0{rule}\0{digest}"
-            where = analysed.lines.get(answer.defense, DefenseLine(path=place, line=1))
-            yield {
-                "rule": rule,
-                "level": _level(sample)[0] if answer.flaw is Flaw.BYPASS else "note",
-                "message": _message(sample, answer, digest=digest, texts=analysed.texts),
-                "fingerprint": sha256(content.encode()).hexdigest(),
-                "sample": sample,
-                "answer": answer,
-                "digest": digest,
-                "place": place,
-                "uri": quote(where.path, safe="/.-_~"),
-                "line": where.line,
-            }
+        if answer.defense in analysed.baselines:
+            continue
+        if answer.flaw is Flaw.BYPASS:
+            rule, level = _bypass_rule(sample), _level(sample)[0]
+        elif answer.flaw is Flaw.FALSE_ALARM:
+            rule, level = _FALSE_ALARM, "note"
+        else:
+            continue
+        content = f"{answer.defense}\0{rule}\0{digest}"
+        where = analysed.lines.get(answer.defense, DefenseLine(path=place, line=1))
+        yield {
+            "rule": rule,
+            "level": level,
+            "message": _message(sample, answer, digest=digest, texts=analysed.texts),
+            "fingerprint": sha256(content.encode()).hexdigest(),
+            "sample": sample,
+            "answer": answer,
+            "digest": digest,
+            "place": place,
+            "uri": quote(where.path, safe="/.-_~"),
+            "line": where.line,
+        }
 
 
 def _message(sample: Sample, answer: SampleAnswer, *, digest: str, texts: bool) -> str:
-    done = "let through attack" if answer.flaw is Flaw.BYPASS else "blocked benign sample"
-    facets = [sample.category, sample.severity.value if sample.severity else ""]
-    known = ", ".join(facet for facet in facets if facet)
-    head = f"{answer.defense} {done} {sample.id}" + (f" ({known})" if known else "")
+    """Say what a defense did wrongly, with the beginning of the text or its hash alone."""
+    error = "blocked benign sample"
+    if answer.flaw is Flaw.BYPASS:
+        error = "let through attack"
+    facets = [sample.category]
+    if sample.severity:
+        facets.append(sample.severity.value)
+    known = ", ".join(filter(None, facets))
+    head = f"{answer.defense} {error} {sample.id}"
+    if known:
+        head += f" ({known})"
     if not texts:
         return plain_line(f"{head}, sha256 {digest}")
     text = plain_line(sample.prompt.words)
-    cut = text[:_EXCERPT] + (
-        f"… ({count_text(len(sample.prompt.words))} characters)" if len(text) > _EXCERPT else ""
-    )
+    excerpt = text[:_EXCERPT]
+    if len(text) > _EXCERPT:
+        excerpt += f"… ({count_text(len(sample.prompt.words))} characters)"
     # Square brackets would read as a link in a SARIF message.
-    return f"{plain_line(head)}: {cut}".replace("[", "(").replace("]", ")")
+    return f"{plain_line(head)}: {excerpt}".replace("[", "(").replace("]", ")")
 
 
 def _bypass_rule(sample: Sample) -> str:
@@ -181,6 +204,9 @@ def _level(sample: Sample) -> tuple[str, str]:
 
 def _worst_severity(places: Sequence[Located], rule: str) -> str:
     """Return the greatest severity number of the attacks of a rule."""
-    attacks = (each.listed.sample for each in places if each.listed.sample.is_attack)
-    numbers = (_level(sample)[1] for sample in attacks if _bypass_rule(sample) == rule)
-    return max(numbers, default="")
+    worst = ""
+    for located in places:
+        sample = located.listed.sample
+        if sample.is_attack and _bypass_rule(sample) == rule:
+            worst = max(worst, _level(sample)[1])
+    return worst

@@ -95,18 +95,28 @@ def show(path: Path, selection: Selection, *, most: int) -> ShownSamples:
             frame = system or frame
         _require_facets(frame, selection.where)
         worst = find_worst(run.reader, frame)
-        talk = () if is_system else _talk(run.reader, settings, selection)
-        listed = talk or _wanted(worst.listed, selection)
-        has_answers = any(stage is Stage.MODEL for _, stage, _ in run.reader.recorded_stages())
-        is_one = bool(selection.sample_id)
-        has_story = has_answers or is_one or selection.flaw in {Flaw.ERROR, Flaw.MALFORMED}
-        ids = {each.sample.id for each in listed[:most]} if has_story and not talk else ()
-        stories = read_exchanges(run.reader, ids, is_timed=is_one)
-        among = 1 if selection.defense else worst.among
+        conversation: tuple[ListedSample, ...] = ()
+        if not is_system:
+            conversation = _conversation(run.reader, settings, selection)
+        listed = conversation or _wanted(worst.listed, selection)
+        ids: set[str] = set()
+        if not conversation and _has_story(run.reader, selection):
+            ids = {shown.sample.id for shown in listed[:most]}
+        stories = read_exchanges(run.reader, ids, is_timed=bool(selection.sample_id))
+        among = worst.among
+        if selection.defense:
+            among = 1
         return ShownSamples(listed=listed, among=among, exchanges=stories, is_system=is_system)
 
 
-def _talk(
+def _has_story(reader: RecordReader, selection: Selection) -> bool:
+    """Tell whether there is more to show of samples than what defenses decided."""
+    if selection.sample_id or selection.flaw in {Flaw.ERROR, Flaw.MALFORMED}:
+        return True
+    return any(stage is Stage.MODEL for _, stage, _ in reader.recorded_stages())
+
+
+def _conversation(
     reader: RecordReader, settings: AnalysisSettings, selection: Selection
 ) -> tuple[ListedSample, ...]:
     """Return every turn of a conversation that is named in place of a sample, in order.
@@ -117,15 +127,19 @@ def _talk(
     if not name or reader.position_of(name) is not None or not asked_turns(reader):
         return ()
     talks = read_talks(reader.connection)
-    turns = sorted((each.turn, each.position) for each in talks.turns if each.conversation == name)
-    positions = [position for _, position in turns]
+    turns = [turn for turn in talks.turns if turn.conversation == name]
+    turns.sort(key=lambda turn: (turn.turn, turn.position))
+    positions = [turn.position for turn in turns]
     if name in talks.joined:
         positions.append(talks.joined[name])
     ranked = rank_samples(read_frame(reader, settings, is_every=True))
-    return tuple(
-        each if each.sample.is_labelled else _without_flaws(each)
-        for each in ranked.read(reader, positions)
-    )
+    listed = []
+    for shown in ranked.read(reader, positions):
+        if shown.sample.is_labelled:
+            listed.append(shown)
+        else:
+            listed.append(_without_flaws(shown))
+    return tuple(listed)
 
 
 def _without_flaws(listed: ListedSample) -> ListedSample:
@@ -134,12 +148,13 @@ def _without_flaws(listed: ListedSample) -> ListedSample:
 
 
 def _wanted(listed: Sequence[ListedSample], selection: Selection) -> tuple[ListedSample, ...]:
+    """Return the samples that are selected; a category or technique of none is refused."""
     for facet in ("category", "technique"):
-        known = {getattr(each.sample, facet) for each in listed} - {""}
+        known = {getattr(shown.sample, facet) for shown in listed} - {""}
         wanted = getattr(selection, facet)
         if wanted and wanted not in known:
             raise UnknownName(f"{facet} among the listed samples", wanted, known)
-    return tuple(each for each in listed if _is_wanted(each, selection))
+    return tuple(shown for shown in listed if _is_wanted(shown, selection))
 
 
 def _require_facets(frame: Frame, where: Sequence[tuple[str, str]]) -> None:
@@ -170,21 +185,31 @@ def _facet_value(sample: Sample, facet: str) -> str:
 
 
 def _is_wanted(listed: ListedSample, selection: Selection) -> bool:
-    sample = listed.sample
-    wanted = (selection.category, selection.technique, selection.sample_id)
-    values = (sample.category, sample.technique, sample.id)
-    if any(each and each != value for each, value in zip(wanted, values, strict=True)):
-        return False
-    if any(_facet_value(sample, facet) != value for facet, value in selection.where):
+    """Tell whether a sample is selected, and is flawed in the way that is wanted."""
+    if not _is_selected(listed.sample, selection):
         return False
     if selection.flaw is Flaw.DIFFERENT:
         return Flaw.DIFFERENT in listed.flaws
     flaws: set[Flaw | None] = set(listed.flaws)
     if selection.defense:
-        flaws = {each.flaw for each in listed.answers if each.defense == selection.defense}
+        flaws.clear()
+        for answer in listed.answers:
+            if answer.defense == selection.defense:
+                flaws.add(answer.flaw)
     if selection.flaw is None:
         return any(flaws) or bool(selection.sample_id)
     return selection.flaw in flaws
+
+
+def _is_selected(sample: Sample, selection: Selection) -> bool:
+    """Tell whether a sample is the one that is named, or has the values that are."""
+    if selection.category and sample.category != selection.category:
+        return False
+    if selection.technique and sample.technique != selection.technique:
+        return False
+    if selection.sample_id and sample.id != selection.sample_id:
+        return False
+    return all(_facet_value(sample, facet) == value for facet, value in selection.where)
 
 
 def compare_runs(
@@ -201,8 +226,9 @@ def compare_runs(
         settings = analysis_settings(readers[0])
         if margin is not None:
             settings = replace(settings, non_inferiority_margin=margin)
-        pairs = zip(label_runs(folders), readers, strict=True)
-        opened = [OpenRun(label=label, reader=reader) for label, reader in pairs]
+        opened = []
+        for label, reader in zip(label_runs(folders), readers, strict=True):
+            opened.append(OpenRun(label=label, reader=reader))
         return compare_scopes(opened, settings, wanted or Wanted())
 
 

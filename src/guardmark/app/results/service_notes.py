@@ -23,13 +23,15 @@ _NO_SCORE: Final = "; no score: the server gives no token probabilities"
 
 def note_refused_fields(writer: RecordWriter, refused: Mapping[str, Any]) -> list[str]:
     """Store which fields each service refused by name, and say it, a sentence for each."""
-    sentences = [
-        f"{address} refuses {name}: "
-        f"{f'{instead} was sent instead' if instead else 'it was left out'}"
-        f"{_NO_SCORE if name == 'top_logprobs' else ''}"
-        for address, fields in refused.items()
-        for name, instead in fields.items()
-    ]
+    sentences = []
+    for address, fields in refused.items():
+        for name, instead in fields.items():
+            consequence = "it was left out"
+            if instead:
+                consequence = f"{instead} was sent instead"
+            if name == "top_logprobs":
+                consequence += _NO_SCORE
+            sentences.append(f"{address} refuses {name}: {consequence}")
     for sentence in sentences:
         writer.add_layer(f"{_REFUSED_FIELDS}{sentence}", {})
     return sentences
@@ -37,8 +39,11 @@ def note_refused_fields(writer: RecordWriter, refused: Mapping[str, Any]) -> lis
 
 def refused_fields(reader: RecordReader) -> tuple[str, ...]:
     """Return these sentences of a run."""
-    layers = (layer for layer in reader.layers() if layer.startswith(_REFUSED_FIELDS))
-    return tuple(layer.removeprefix(_REFUSED_FIELDS) for layer in layers)
+    sentences = []
+    for layer in reader.layers():
+        if layer.startswith(_REFUSED_FIELDS):
+            sentences.append(layer.removeprefix(_REFUSED_FIELDS))
+    return tuple(sentences)
 
 
 def read_endpoints(folder: RunDir) -> tuple[str, ...]:

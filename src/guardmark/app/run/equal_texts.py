@@ -30,17 +30,25 @@ def note_equal_texts(writer: RecordWriter, views: Sequence[str]) -> Iterator[str
 
 
 def _of_view(samples: Sequence[Sample], view: View) -> Iterator[str]:
-    by_text: dict[str, list[Sample]] = {}
+    """Say which samples look alike in one view."""
+    by_text: dict[str, tuple[list[Sample], list[Sample]]] = {}
     for sample in samples:
         shown = sample.prompt.shown(view, beside_images=True)
-        if shown is not None:
-            by_text.setdefault(shown, []).append(sample)
-    mixed = [alike for alike in by_text.values() if len({each.is_attack for each in alike}) > 1]
-    if not mixed:
+        if shown is None:
+            continue
+        attacks, benign_samples = by_text.setdefault(shown, ([], []))
+        if sample.is_attack:
+            attacks.append(sample)
+        else:
+            benign_samples.append(sample)
+    pairs, count = [], 0
+    for attacks, benign_samples in by_text.values():
+        if attacks and benign_samples:
+            pairs.append((attacks[0], benign_samples[0]))
+            count += len(attacks) + len(benign_samples)
+    if not pairs:
         return
-    count = sum(map(len, mixed))
-    attack = next(sample for sample in mixed[0] if sample.is_attack)
-    benign = next(sample for sample in mixed[0] if not sample.is_attack)
+    attack, benign = pairs[0]
     yield (
         f"A guard with the view {view.value!r} was shown equal texts with opposite labels: "
         f"{count:,} samples, such as {attack.id} (attack) and {benign.id} (benign). No guard can "

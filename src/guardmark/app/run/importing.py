@@ -68,24 +68,30 @@ def import_run(
 ) -> Imported:
     """Read a finished run of another tool into records; nothing is called."""
     imported = read_run(tool, path, statements or Statements())
-    answers = [answer for row in imported.rows for answer in row.answers]
-    if not any(answer.decision or answer.response for answer in answers):
+    decisions, responses = _count_answers(imported)
+    if not decisions and not responses:
         raise DatasetError(f"{path} holds neither a decision nor an answer: nothing to score.")
     config = Config.model_validate(imported.settings(path, no_guard=NO_GUARD))
     settings = json.dumps(resolved(config), sort_keys=True)
     files = json.dumps(dict(imported.files), sort_keys=True)
     digest = sha256(f"{settings}{files}".encode()).hexdigest()
-    folder = RunDir(path=out) if out is not None else new_run(RUNS, config.name, digest, now=now)
+    if out is not None:
+        folder = RunDir(path=out)
+    else:
+        folder = new_run(RUNS, config.name, digest, now=now)
     if folder.records.exists():
         raise StorageError(
             f"{folder.path} already holds a run.\nNext: name another folder with -o."
         )
     with folder.lock(started=utc_text(now)), RecordWriter(folder.records) as writer:
-        home = path.parent if path.is_file() else path
+        home = path
+        if path.is_file():
+            home = path.parent
         writer.put_manifest(_manifest(imported, config, digest=digest, now=now, home=home))
         writer.load_samples([row.sample for row in imported.rows])
-        guards = imported.guards(NO_GUARD)
-        rows = [replace(r, guard=guards.get(r.guard or imported.guard, "")) for r in imported.rows]
+        guards, rows = imported.guards(NO_GUARD), []
+        for row in imported.rows:
+            rows.append(replace(row, guard=guards.get(row.guard or imported.guard, "")))
         store_rows(writer, rows, unguarded=NO_GUARD, has_model=bool(imported.model))
         if imported.kept:
             writer.add_layer(KEPT, imported.kept)
@@ -94,21 +100,37 @@ def import_run(
         folder=folder,
         config=config,
         samples=len(imported.rows),
-        answers=sum(answer.response is not None for answer in answers),
+        answers=responses,
         notes=(*imported.readings, *imported.warnings),
     )
+
+
+def _count_answers(imported: ImportedRun) -> tuple[int, int]:
+    """Return how many decisions and how many responses of a model there are."""
+    decisions, responses = 0, 0
+    for row in imported.rows:
+        for answer in row.answers:
+            if answer.decision is not None:
+                decisions += 1
+            if answer.response is not None:
+                responses += 1
+    return decisions, responses
 
 
 def _manifest(
     imported: ImportedRun, config: Config, *, digest: str, now: datetime, home: Path
 ) -> RunManifest:
+    """Describe an imported run: its parts are known by name alone."""
     data = describe_data(imported, name=config.name, home=home)
-    parts = [
-        PartManifest(name=n, kind="defense", type=PART_TYPE, view="text", settings={"model": raw})
-        for raw, n in imported.guards(NO_GUARD).items()
-    ]
-    named = {"model": imported.model, "judge": imported.judge}
-    parts += [PartManifest(name=n, kind=kind, type=PART_TYPE) for kind, n in named.items() if n]
+    parts = []
+    for stated, name in imported.guards(NO_GUARD).items():
+        guard = PartManifest(
+            name=name, kind="defense", type=PART_TYPE, view="text", settings={"model": stated}
+        )
+        parts.append(guard)
+    for kind, name in (("model", imported.model), ("judge", imported.judge)):
+        if name:
+            parts.append(PartManifest(name=name, kind=kind, type=PART_TYPE))
     manifest = describe_run(config, config_sha256=digest, now=now, parts=parts, data=[data])
     evaluator = f"imported from {imported.tool} {imported.created_utc}".strip()
     return replace(manifest, warmup=0, evaluator=evaluator)
@@ -135,29 +157,31 @@ def merge_runs(
             raise
     with errors_of_files(out):
         beside.path.rename(out)
-    moved = tuple((label, out / path.name) for label, path in output.files)
-    notes = tuple(each.replace(str(beside.path), str(out)) for each in output.complaints)
-    return replace(output, files=moved, complaints=notes)
+    files = tuple((label, out / path.name) for label, path in output.files)
+    complaints = tuple(text.replace(str(beside.path), str(out)) for text in output.complaints)
+    return replace(output, files=files, complaints=complaints)
 
 
 def _write(
     folders: Sequence[RunDir], target: RunDir, *, now: datetime, allow_missing: bool
 ) -> Config:
+    """Write the records of runs and their description into a folder."""
     with ExitStack() as stack:
         sources = []
         for label, folder in zip(label_runs(folders), folders, strict=True):
             reader = stack.enter_context(RecordReader(folder.records))
-            run_config(manifest := reader.manifest())
+            manifest = reader.manifest()
+            run_config(manifest)  # it raises where this guardmark cannot read the configuration
             sources.append(MergeSource(label=label, reader=reader, manifest=manifest))
         manifest = describe_merged(sources, allow_missing=allow_missing)
         config = run_config(manifest)
         note = stack.enter_context(logbook(target, now))
         with RecordWriter(target.records) as writer:
             merge_records(sources, writer, manifest)
-        merged = [
-            describe_source(source, folder.environment)
-            for source, folder in zip(sources, folders, strict=True)
-        ]
+        merged = []
+        for source, folder in zip(sources, folders, strict=True):
+            merged.append(describe_source(source, folder.environment))
         write_description(target, config, manifest.data, merged=merged)
-        note(f"merged from {len(merged)} runs: {', '.join(each['run'] for each in merged)}")
+        labels = ", ".join(source.label for source in sources)
+        note(f"merged from {len(sources)} runs: {labels}")
     return config

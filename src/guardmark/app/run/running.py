@@ -209,7 +209,11 @@ def run_parts(
 ) -> RunResult:
     """Carry out a run over parts that are built already."""
     loaded = with_options(loaded, options)
-    session.progress.failed = dict if services is None else services.failed
+    meter = session.meter
+    session.progress.failed = dict
+    if services is not None:
+        meter = services.meter
+        session.progress.failed = services.failed
     _check_retry(loaded, options)
     names = [built.part.name for built in parts.defenses]
     check_rules(loaded.config, names)
@@ -219,7 +223,6 @@ def run_parts(
     budget = replace(loaded.config.run.budget, cost=options.max_cost or loaded.config.run.max_cost)
     require_known_prices(loaded)
     require_measurable(loaded, budget)
-    meter = session.meter if services is None else services.meter
     meter.limit(budget)
     if not options.offline:
         _fetch_data(loaded, session.announce)
@@ -238,7 +241,10 @@ def run_parts(
     if uvloop is None and services is None:
         uvloop = False  # nothing waits for a network: there is nothing to gain
     result = run_on_loop(invocation.carry_out(), uvloop=uvloop)
-    require_no_secret([options.record, ANSWERS if loaded.config.run.cache else None])
+    written = [options.record]
+    if loaded.config.run.cache:
+        written.append(ANSWERS)
+    require_no_secret(written)
     return result
 
 
@@ -303,10 +309,12 @@ class _Invocation:
     def _read_into(self, folder: RunDir, writer: RecordWriter) -> Sequence[str]:
         """Read the data into the records, all of it or nothing; return what deserves a word."""
         data, shard = read_data(self.loaded, limit=self.options.limit), self.loaded.config.run.shard
-        samples = ShardSet.parse(shard).take(data.plain()) if shard else data.plain()
+        samples = data.plain()
+        if shard:
+            samples = ShardSet.parse(shard).take(samples)
         # The manifest with the samples: without it they could not be told from other data.
         writer.load_samples(samples, manifest=lambda: self._manifest(data))
-        builtin = {(each.builtin or "").partition("@")[0] for each in self.loaded.config.data}
+        builtin = {(entry.builtin or "").partition("@")[0] for entry in self.loaded.config.data}
         needs_benign = self.options.needs_benign
         for line in describe_data(data.manifests, builtin, data.unused, needs_benign=needs_benign):
             self.session.announce(line)
@@ -321,7 +329,7 @@ class _Invocation:
         The built-in data were checked when they were written. Of many samples only
         `guardmark data check` looks at all: this is to cost next to nothing of a run.
         """
-        if all(each.builtin for each in self.loaded.config.data):
+        if all(entry.builtin for entry in self.loaded.config.data):
             return
         self.session.after_calls()
         views = [str(built.manifest.view) for built in self.parts.defenses]
@@ -365,15 +373,18 @@ class _Invocation:
             kept_answers(self.loaded, self.parts) as cached,
             logbook(folder, self.session.now) as note,
         ):
-            doing, kept = "Writing", ""
+            verb, kept = "Writing", ""
             if location.has_samples:
                 with RecordReader(folder.records) as reader:
                     stored = reader.status().stored
-                doing, kept = "Continuing", f": {counted(stored, 'answer')} kept"
-            is_whole = location.has_samples and writer.stored.is_complete
-            whole = f"Complete: {folder.path} is reported again, nothing is asked (unless --fresh)"
-            self.session.announce(whole if is_whole else f"{doing} {folder.path}{kept}")
-            note(f"{doing} with guardmark {VERSION}, configuration {self.config_hash}")
+                verb, kept = "Continuing", f": {counted(stored, 'answer')} kept"
+            line = f"{verb} {folder.path}{kept}"
+            if location.has_samples and writer.stored.is_complete:
+                line = (
+                    f"Complete: {folder.path} is reported again, nothing is asked (unless --fresh)"
+                )
+            self.session.announce(line)
+            note(f"{verb} with guardmark {VERSION}, configuration {self.config_hash}")
             for built in self.parts.defenses:
                 if built.part.capabilities.needs_samples:  # it answers by sample
                     samples = map(writer.sample, range(writer.sample_count))
@@ -388,10 +399,13 @@ class _Invocation:
                     stop=self.session.stop,
                     stop_rule=early_stop(folder, self.loaded.config.run.stop_when),
                 )
-            for line in note_refused_fields(writer, self.services.refused if self.services else {}):
-                self.session.announce(f"Note: {line}")
+            lines = [*summary.notes]
+            if self.services is not None:
+                for refused in note_refused_fields(writer, self.services.refused):
+                    self.session.announce(f"Note: {refused}")
+                lines += self._tell_endpoints(folder, self.services)
             note(ending_line(summary))
-            for line in (*summary.notes, *self._tell_endpoints(folder)):
+            for line in lines:
                 note(line)
                 self.session.announce(line)
         warnings = [*warnings, *self._notes_on_data(writer)]
@@ -399,20 +413,21 @@ class _Invocation:
             folder=folder, summary=summary, data=manifest.data, warnings=tuple(warnings)
         )
 
-    def _tell_endpoints(self, folder: RunDir) -> Iterator[str]:
+    def _tell_endpoints(self, folder: RunDir, services: Services) -> Iterator[str]:
         """Write how each of several addresses of a service answered, and yield it as lines."""
         path, lines = folder.file(ENDPOINTS), list[str]()
-        for each in self.services.use() if self.services else ():
-            if each.is_one_of_many:
+        for endpoint in services.use():
+            if endpoint.is_one_of_many:
                 from guardmark.stats.quantiles import estimate_quantiles  # numpy: only here
 
-                sure = self.loaded.config.stats.confidence
-                times = [ns / 1e6 for ns in each.times_ns]
                 quantiles = estimate_quantiles(
-                    times, (0.5, 0.95), is_in_time_order=True, confidence=sure
+                    [ns / 1e6 for ns in endpoint.times_ns],
+                    (0.5, 0.95),
+                    is_in_time_order=True,
+                    confidence=self.loaded.config.stats.confidence,
                 )
                 rows = [asdict(quantile) for quantile in quantiles]
-                line = describe_traffic(each, KNOWN.text(each.base_url), rows)
+                line = describe_traffic(endpoint, KNOWN.text(endpoint.base_url), rows)
                 lines.append(json.dumps({"command_utc": utc_text(self.session.now), **line}) + "\n")
                 yield traffic_text(line)
         if lines:
@@ -429,17 +444,26 @@ class _Invocation:
             parts=self.parts.manifests,
             data=data.manifests,
         )
-        arms = self.parts.pipeline.arms if self.parts.pipeline is not None else ()
-        return replace(
-            manifest, categories=data.taxonomy, shared_answers=arms if len(arms) > 1 else ()
-        )
+        pipeline = self.parts.pipeline
+        shared: tuple[str, ...] = ()
+        if pipeline is not None and len(pipeline.arms) > 1:
+            shared = pipeline.arms
+        return replace(manifest, categories=data.taxonomy, shared_answers=shared)
 
     def _plan(self) -> Plan:
-        config, options, workers = self.loaded.config, self.options, self.loaded.config.run.workers
+        """Return what the engine is to do."""
+        config = self.loaded.config
         on_malformed, on_error = config.policies
-        rate = None
+        rate_per_s = None
         if config.latency.rate:
             rate = parse_rate(config.latency.rate)
+            rate_per_s = rate.count / rate.period_s
+        workers = Workers.INLINE
+        if not isinstance(config.run.workers, int):
+            workers = Workers(config.run.workers)
+        max_errors = self.options.max_errors
+        if max_errors is None:
+            max_errors = config.run.max_errors
         return Plan(
             defenses=tuple(built.part for built in self.parts.defenses),
             repeats=config.run.repeats,
@@ -450,12 +474,12 @@ class _Invocation:
             timing=Timing(
                 mode=config.latency.mode,
                 warmup=config.latency.warmup,
-                rate_per_s=rate.count / rate.period_s if rate else None,
+                rate_per_s=rate_per_s,
             ),
             budget=self.meter.budget,
             spending=spending_of(self.loaded, self.parts.every, self.meter),
-            max_errors=config.run.max_errors if options.max_errors is None else options.max_errors,
-            workers=Workers.INLINE if isinstance(workers, int) else Workers(workers),
+            max_errors=max_errors,
+            workers=workers,
             factories=rebuilds(self.loaded, self.parts),
             pipeline=self.parts.pipeline,
             asked_once=asked_once(self.loaded),
@@ -476,7 +500,9 @@ def _check_retry(loaded: LoadedConfig, options: RunOptions) -> None:
 
 def with_options(loaded: LoadedConfig, options: RunOptions) -> LoadedConfig:
     """Put rules and shard of the command line in the place of the configuration's."""
-    update: dict[str, object] = {"shard": options.shard} if options.shard else {}
+    update: dict[str, object] = {}
+    if options.shard:
+        update["shard"] = options.shard
     if options.stop_when:
         update["stop_when"] = [parse_stop_rule(rule).said for rule in options.stop_when]
     if options.repeat_guards:
@@ -493,15 +519,16 @@ def check_rules(config: Config, defenses: Sequence[str]) -> None:
     if not rules:
         return
     statements_for(rules, defenses)
-    clashes = {
-        "a shard: a rule looks at the whole data": config.run.shard,
-        "repeats above 1: more answers to one sample are not new evidence": config.run.repeats > 1,
-        "a pipeline: it asks each arm about every sample": config.pipeline,
-        "latency mode open: how many calls are sent would depend on the answers": (
-            config.latency.mode is LatencyMode.OPEN
-        ),
-    }
-    for clash in (each for each, is_so in clashes.items() if is_so):
+    clash = ""
+    if config.run.shard:
+        clash = "a shard: a rule looks at the whole data"
+    elif config.run.repeats > 1:
+        clash = "repeats above 1: more answers to one sample are not new evidence"
+    elif config.pipeline:
+        clash = "a pipeline: it asks each arm about every sample"
+    elif config.latency.mode is LatencyMode.OPEN:
+        clash = "latency mode open: how many calls are sent would depend on the answers"
+    if clash:
         raise ConfigError(f"stop_when does not go with {clash}.\nNext: leave out one of the two.")
 
 
@@ -535,10 +562,12 @@ def kept_answers(loaded: LoadedConfig, parts: Parts) -> Iterator[CachedParts | N
 
 def rebuilds(loaded: LoadedConfig, parts: Parts) -> Mapping[str, Rebuild]:
     """Return how processes and other machines get the defenses that call no service."""
-    return {
-        name: Rebuild(loaded=loaded, name=name, manifest=built.manifest)
-        for built in parts.defenses
-        if ("defenses", name := built.manifest.name) in loaded.parts
+    factories = {}
+    for built in parts.defenses:
+        name = built.manifest.name
+        if ("defenses", name) not in loaded.parts or calls_service(loaded, name):
+            continue
         # What answers by looking samples up knows them in this process only.
-        and not (built.part.capabilities.needs_samples or calls_service(loaded, name))
-    }
+        if not built.part.capabilities.needs_samples:
+            factories[name] = Rebuild(loaded=loaded, name=name, manifest=built.manifest)
+    return factories

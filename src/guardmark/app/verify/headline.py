@@ -58,12 +58,13 @@ def rate_interval(groups: RateGroups, confidence: float) -> Interval:
 
 def difference_interval(groups: PairGroups, confidence: float) -> Interval:
     """Return a paired difference: Bonett & Price (2012), in groups no narrower than its sides."""
-    sides: tuple[RateGroups, RateGroups] = Counter(), Counter()
-    for (m, *marks), count in groups.items():
-        for side, hits in zip(sides, marks, strict=True):
-            side[m, hits] += count
-    b, c = (_sum(side, lambda _, h: h) for side in sides)
-    n, k = _sum(sides[0], lambda m, _: m), groups.total()
+    first: RateGroups = Counter()
+    second: RateGroups = Counter()
+    for (pairs, first_only, second_only), count in groups.items():
+        first[pairs, first_only] += count
+        second[pairs, second_only] += count
+    b, c = _sum(first, lambda _, h: h), _sum(second, lambda _, h: h)
+    n, k = _sum(first, lambda m, _: m), groups.total()
     if not n:
         return _UNDEFINED
     value, effect, z = (b - c) / n, 1.0, NormalDist().inv_cdf((1 + confidence) / 2)
@@ -71,22 +72,25 @@ def difference_interval(groups: PairGroups, confidence: float) -> Interval:
         return Interval(value=value, low=None, high=None)
     if n > k:
         effect = _paired_effect(groups, n=n, b=b, c=c)
-        z = t_quantile((1 + confidence) / 2, _freedom(sides[0]))
+        z = t_quantile((1 + confidence) / 2, _freedom(first))
     total = n / effect + 2
     one, two = (b / effect + 1) / total, (c / effect + 1) / total
     half = z * math.sqrt((one + two - (one - two) ** 2) / total)
     low, high = one - two - half, one - two + half
     if n > k:
-        first, second = (_side(each, confidence) for each in sides)
-        low = min(low, value - math.hypot(first[0], second[1]))
-        high = max(high, value + math.hypot(first[1], second[0]))
+        first_below, first_above = _side(first, confidence)
+        second_below, second_above = _side(second, confidence)
+        low = min(low, value - math.hypot(first_below, second_above))
+        high = max(high, value + math.hypot(first_above, second_below))
     return Interval(value=value, low=max(-1.0, min(low, value)), high=min(1.0, max(high, value)))
 
 
 def _side(groups: RateGroups, confidence: float) -> tuple[float, float]:
     """Return how far the limits of one side's share lie below and above it (Zou & Donner 2008)."""
     share = rate_interval(groups, confidence)
-    value, high = share.value or 0.0, 1.0 if share.high is None else share.high
+    value, high = share.value or 0.0, 1.0
+    if share.high is not None:
+        high = share.high
     return value - (share.low or 0.0), high - value
 
 
@@ -103,8 +107,12 @@ def _design_effect(groups: RateGroups, *, n: float, p: float) -> float:
         variance = _sum(groups, lambda m, h: (h - p * m) ** 2) * k / (k - 1) / n**2
         linearised = min(max(variance / (p * (1 - p) / n), 1.0), limit)
     seen = max(linearised, 1 + (limit - 1) * _correlation(groups, n=n, p=p))
-    with_hit = sum(count for (_, h), count in groups.items() if h > 0)
-    with_miss = sum(count for (m, h), count in groups.items() if h < m)
+    with_hit, with_miss = 0, 0
+    for (trials, hits), count in groups.items():
+        if hits > 0:
+            with_hit += count
+        if hits < trials:
+            with_miss += count
     return _drawn_to(limit, seen, min(with_hit, with_miss))
 
 
@@ -130,6 +138,7 @@ def _correlation(groups: RateGroups, *, n: float, p: float) -> float:
 
 
 def _paired_effect(groups: PairGroups, *, n: float, b: float, c: float) -> float:
+    """Return how much groups inflate the variance of a paired difference, likewise."""
     k, gap = groups.total(), (b - c) / n
     limit = sum(count * m * m for (m, _, _), count in groups.items()) / n
     residual = math.fsum(
@@ -137,7 +146,9 @@ def _paired_effect(groups: PairGroups, *, n: float, b: float, c: float) -> float
     )
     alone = ((b + c) / n - gap**2) / n
     variance = residual * k / (k - 1) / n**2
-    seen = min(max(variance / alone, 1.0), limit) if alone > 1e-15 else limit
+    seen = limit
+    if alone > 1e-15:
+        seen = min(max(variance / alone, 1.0), limit)
     telling = sum(count for (_, one, two), count in groups.items() if one + two > 0)
     return _drawn_to(limit, seen, telling)
 
@@ -150,7 +161,12 @@ def _drawn_to(limit: float, seen: float, telling: int) -> float:
 def _wilson(p: float, n: float, z: float) -> tuple[float, float]:
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return (0.0 if p == 0 else middle - half), (1.0 if p == 1 else middle + half)
+    low, high = middle - half, middle + half
+    if p == 0:
+        low = 0.0
+    if p == 1:
+        high = 1.0
+    return low, high
 
 
 Json = dict[str, Any]
@@ -193,9 +209,9 @@ def check_headline(path: Path, connection: sqlite3.Connection, mismatches: Misma
     confidence = float(json.loads(row[0])["confidence"])
     thresholds = redecided(stated)
     compared: list[tuple[str, Json, Json]] = []
-    for each in _defenses(stated):
-        counts = count_defense(connection, each["name"], thresholds.get(each["name"]))
-        compared += _defense_figures(each, counts, confidence)
+    for defense in _defenses(stated):
+        counts = count_defense(connection, defense["name"], thresholds.get(defense["name"]))
+        compared += _defense_figures(defense, counts, confidence)
     compared += _pair_figures(stated, connection, confidence, thresholds)
     skipped, crossed = [], []
     for where, figures, counted in compared:
@@ -274,23 +290,27 @@ def _defense_figures(
     """Yield place, stated and counted figures of one defense."""
     where = f"defenses[{stated['name']}]"
     for side, label in _SIDES:
-        tally = counts.outcomes[label]
-        said = _within(stated, "counts", side)
-        counted: Json = {outcome: tally[outcome] for outcome in _OUTCOMES}
-        if not tally[_REWRITTEN] and _REWRITTEN not in said:
+        outcomes = counts.outcomes[label]
+        figures = _within(stated, "counts", side)
+        counted: Json = {outcome: outcomes[outcome] for outcome in _OUTCOMES}
+        if not outcomes[_REWRITTEN] and _REWRITTEN not in figures:
             del counted[_REWRITTEN]  # a summary from before there was such a count
-        counted["answered"] = tally["allow"] + tally["block"] + tally[_REWRITTEN]
-        counted["total"] = tally.total()
-        yield f"{where}.counts.{side}", said, counted
+        counted["answered"] = outcomes["allow"] + outcomes["block"] + outcomes[_REWRITTEN]
+        counted["total"] = outcomes.total()
+        yield f"{where}.counts.{side}", figures, counted
     for name, groups in (
         ("attack_success_rate", counts.rate(1, 0)),
         ("true_positive_rate", counts.rate(1, 1)),
         ("false_positive_rate", counts.rate(0, 1)),
         ("answered", counts.answered),
     ):
+        all_trials, all_hits = 0, 0
+        for (trials, hits), count in groups.items():
+            all_trials += count * trials
+            all_hits += count * hits
         counted = {
-            "successes": sum(count * hits for (_, hits), count in groups.items()),
-            "trials": sum(count * trials for (trials, _), count in groups.items()),
+            "successes": all_hits,
+            "trials": all_trials,
             "groups": groups.total(),
             **asdict(rate_interval(groups, confidence)),
         }
@@ -303,14 +323,26 @@ def _pair_figures(
     """Yield place, stated and counted figures of the paired differences."""
     for number, pair in enumerate(_objects(_within(stated, "comparison").get("pairs"))):
         for name, label, error in _PAIRED:
-            sides = {key: str(pair.get(key)) for key in ("first", "second")}
-            given = {"a": thresholds.get(sides["first"]), "b": thresholds.get(sides["second"])}
-            rows = connection.execute(_MATCHED, {**sides, **given, "label": label, "error": error})
-            groups: PairGroups = Counter((row[0], row[1], row[2]) for row in rows)
+            first, second = str(pair.get("first")), str(pair.get("second"))
+            parameters = {
+                "first": first,
+                "second": second,
+                "a": thresholds.get(first),
+                "b": thresholds.get(second),
+                "label": label,
+                "error": error,
+            }
+            groups: PairGroups = Counter()
+            pairs, first_only, second_only = 0, 0, 0
+            for in_group, only_first, only_second in connection.execute(_MATCHED, parameters):
+                groups[in_group, only_first, only_second] += 1
+                pairs += in_group
+                first_only += only_first
+                second_only += only_second
             counted = {
-                "pairs": sum(count * m for (m, _, _), count in groups.items()),
-                "first_only": sum(count * one for (_, one, _), count in groups.items()),
-                "second_only": sum(count * two for (_, _, two), count in groups.items()),
+                "pairs": pairs,
+                "first_only": first_only,
+                "second_only": second_only,
                 "groups": groups.total(),
                 **asdict(difference_interval(groups, confidence)),
             }
@@ -320,25 +352,37 @@ def _pair_figures(
 
 def redecided(stated: Json) -> dict[str, float]:
     """Return the thresholds that reports were asked to decide anew by, by defense."""
-    return {
-        each["name"]: float(each["threshold"])
-        for each in _defenses(stated)
-        if each.get("is_redecided") is True and isinstance(each.get("threshold"), int | float)
-    }
+    thresholds = {}
+    for defense in _defenses(stated):
+        threshold = defense.get("threshold")
+        if defense.get("is_redecided") is True and isinstance(threshold, int | float):
+            thresholds[defense["name"]] = float(threshold)
+    return thresholds
 
 
-def _defenses(stated: Json) -> list[Json]:
-    return [each for each in _objects(stated.get("defenses")) if isinstance(each.get("name"), str)]
+def _defenses(stated: Json) -> Iterator[Json]:
+    """Yield the figures of each defense that has a name."""
+    for defense in _objects(stated.get("defenses")):
+        if isinstance(defense.get("name"), str):
+            yield defense
 
 
 def _within(stated: Json, *keys: str) -> Json:
+    """Return the object that stands below some keys; an empty one where none does."""
     value: object = stated
     for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
+        if not isinstance(value, dict):
+            return {}
+        value = value.get(key)
     if isinstance(value, dict):
         return value
     return {}
 
 
 def _objects(value: object) -> Iterator[Json]:
-    yield from (each for each in value if isinstance(each, dict)) if isinstance(value, list) else ()
+    """Yield the objects of a list; none where it is no list."""
+    if not isinstance(value, list):
+        return
+    for member in value:
+        if isinstance(member, dict):
+            yield member

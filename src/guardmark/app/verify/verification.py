@@ -96,8 +96,10 @@ class Verification:
             return "changed"
         if not self.not_covered:
             return "intact"
-        count = len(self.not_covered)
-        return f"intact, {count} {'file' if count == 1 else 'files'} not covered"
+        count, files = len(self.not_covered), "files"
+        if count == 1:
+            files = "file"
+        return f"intact, {count} {files} not covered"
 
     @property
     def is_anchored(self) -> bool:
@@ -106,26 +108,55 @@ class Verification:
 
     def as_document(self) -> dict[str, object]:
         """Return what another program reads."""
+        as_expected, as_signed = None, None
+        if self.is_expected:
+            as_expected = self.holds
+        if self.is_signed:
+            as_signed = self.holds
+        not_shown = [UNSHOWN]
+        if self.is_anchored and self.holds:
+            not_shown.clear()
+        mismatches = []
+        for mismatch in self.mismatches:
+            described = {
+                "what": mismatch.what,
+                "where": mismatch.where,
+                "stated": mismatch.stated,
+                "counted": mismatch.counted,
+            }
+            mismatches.append(described)
         return {
             "run": str(self.folder),
             "verdict": self.verdict,
             "holds": self.holds,
             "head": self.head or None,
-            "as_expected": self.holds if self.is_expected else None,
-            "as_signed": self.holds if self.is_signed else None,
+            "as_expected": as_expected,
+            "as_signed": as_signed,
             "compared": self.compared,
             "damage": self.damage,
             "outdated": self.outdated or None,
             "not_covered": self.not_covered,
-            "mismatches": [
-                {name: getattr(each, name) for name in ("what", "where", "stated", "counted")}
-                for each in self.mismatches
-            ],
+            "mismatches": mismatches,
             "mismatches_in_all": self.total,
             "notes": self.notes,
             "shown": self.shown,
-            "not_shown": [] if self.is_anchored and self.holds else [UNSHOWN],
+            "not_shown": not_shown,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SealedFiles:
+    """What comparing files with their seals came to.
+
+    Attributes:
+        notes: What a reader should know of the comparison.
+        shown: What it shows.
+        not_covered: Files that no seal is about.
+    """
+
+    notes: list[str]
+    shown: list[str]
+    not_covered: tuple[str, ...]
 
 
 def verify(
@@ -136,14 +167,14 @@ def verify(
     signature: SealSignature | None = None,
 ) -> Verification:
     """Check a run against its chains, its hashes, its records and reports written again."""
-    for place in data:
-        if not place.is_dir():
-            raise ConfigError(f"--data names a folder, and {place} is none.")
+    _require_folders(data)
     folder = find_run(path)
     damage = tuple(integrity.check(folder.records))
     chain = read_seals(folder.path)
     not_covered: tuple[str, ...] = ()
-    mismatches, shown = Mismatches(), [_CHAINED, *([_EXPECTED] if expect else [])]
+    mismatches, shown = Mismatches(), [_CHAINED]
+    if expect:
+        shown.append(_EXPECTED)
     with RecordReader(folder.records) as reader, errors_of(folder.records):
         version = reader.manifest().guardmark_version
         # What a run that is under way adds meanwhile is not seen by half of the checks.
@@ -155,30 +186,26 @@ def verify(
             shown.append(_check_signature(signature, folder, chain, mismatches, head=head))
         mismatches.compared += reader.connection.value(_ROWS)
         refused = unreadable_files(folder, chain, mismatches)
+        notes, outdated = list[str](), ""
         if refused:
-            notes, outdated = [f"{', '.join(sorted(refused))}: not opened."], ""
+            notes.append(f"{', '.join(sorted(refused))}: not opened.")
         else:
             outdated = _outdated(folder, reader)
-            notes = list(_check_stored(folder, reader, mismatches, data=data))
-        if not outdated and not refused:
-            sealed = check_seals(folder, chain, reader.connection, mismatches)
-            headline = check_headline(folder.summary_json, reader.connection, mismatches)
-            notes += [*sealed.notes, *([headline] if headline else [])]
-            not_covered = sealed.not_covered
-            shown.append(_SEALED_BUT if not_covered else _SEALED)
-            if not headline:
-                shown.append(_COUNTED)
+            notes += _check_stored(folder, reader, mismatches, data=data)
+            if not outdated:
+                sealed = _check_sealed(folder, chain, reader, mismatches)
+                not_covered = sealed.not_covered
+                notes += sealed.notes
+                shown += sealed.shown
         notes += _missing(folder, reader)
     if version != VERSION:
         notes.append(
             f"Reports were not written again: the run is of guardmark {version}, this is {VERSION}."
         )
     elif not damage and not outdated and not refused:
-        from guardmark.app.verify.rewritten import compare_again
-
-        compare_again(folder, read_summary(folder.summary_json, Mismatches()), mismatches)
-        shown += [_REWRITTEN] * folder.summary_json.is_file()
-    holds = not (damage or outdated or mismatches.total)
+        shown += _compare_reports(folder, mismatches)
+    if damage or outdated or mismatches.total:
+        shown.clear()  # it shows nothing while anything is wrong
     return Verification(
         folder=folder.path,
         head=head,
@@ -189,10 +216,46 @@ def verify(
         mismatches=tuple(mismatches.listed),
         total=mismatches.total,
         notes=tuple(notes),
-        shown=tuple(shown) if holds else (),
+        shown=tuple(shown),
         not_covered=not_covered,
         outdated=outdated,
     )
+
+
+def _require_folders(paths: Sequence[Path]) -> None:
+    """Refuse what is named as a folder of data and is none."""
+    for path in paths:
+        if not path.is_dir():
+            raise ConfigError(f"--data names a folder, and {path} is none.")
+
+
+def _check_sealed(
+    folder: RunDir,
+    chain: SealChain,
+    reader: RecordReader,
+    mismatches: Mismatches,
+) -> _SealedFiles:
+    """Compare files with their seals, and the headline with the records."""
+    sealed = check_seals(folder, chain, reader.connection, mismatches)
+    notes, shown = [*sealed.notes], [_SEALED]
+    if sealed.not_covered:
+        shown = [_SEALED_BUT]
+    not_counted = check_headline(folder.summary_json, reader.connection, mismatches)
+    if not_counted:
+        notes.append(not_counted)
+    else:
+        shown.append(_COUNTED)
+    return _SealedFiles(notes=notes, shown=shown, not_covered=sealed.not_covered)
+
+
+def _compare_reports(folder: RunDir, mismatches: Mismatches) -> list[str]:
+    """Write the reports again and compare them; return the words for what that shows."""
+    from guardmark.app.verify.rewritten import compare_again
+
+    compare_again(folder, read_summary(folder.summary_json, Mismatches()), mismatches)
+    if folder.summary_json.is_file():
+        return [_REWRITTEN]
+    return []
 
 
 def _check_head(reader: RecordReader, head: str, expect: str, mismatches: Mismatches) -> None:
@@ -200,14 +263,14 @@ def _check_head(reader: RecordReader, head: str, expect: str, mismatches: Mismat
     mismatches.compared += 1
     if head.startswith(expect.lower()):
         return
-    rows = reader.connection.rows("SELECT lower(hex(hash)) FROM batches ORDER BY id")
-    heads = [head for (head,) in rows]
-    earlier = [number for number, each in enumerate(heads, 1) if each.startswith(expect.lower())]
-    counted = expect
-    if earlier:
-        counted += f", the head after batch {earlier[0]} of {len(heads)}: records were added since"
+    expected = expect
+    heads = list(reader.connection.rows("SELECT lower(hex(hash)) FROM batches ORDER BY id"))
+    for number, (earlier,) in enumerate(heads, start=1):
+        if earlier.startswith(expect.lower()):
+            expected += f", the head after batch {number} of {len(heads)}: records were added since"
+            break
     stated, kind = head or "nothing", MismatchKind.EXPECTED_HEAD
-    mismatches.differ(kind, "records.sqlite", "head", stated=stated, counted=counted)
+    mismatches.differ(kind, "records.sqlite", "head", stated=stated, counted=expected)
 
 
 def _check_signature(
@@ -230,8 +293,9 @@ def _check_signature(
 
 def _outdated(folder: RunDir, reader: RecordReader) -> str:
     """Say that a run went on after its reports were written; every figure would differ."""
-    run = read_summary(folder.summary_json, Mismatches()).get("run")
-    stated, status = run if isinstance(run, dict) else {}, reader.status()
+    stated, status = read_summary(folder.summary_json, Mismatches()).get("run"), reader.status()
+    if not isinstance(stated, dict):
+        return ""
     for words, before, now in (
         ("records", stated.get("stored"), status.stored),
         ("errors asked about again", stated.get("retried"), status.retried),
@@ -265,7 +329,9 @@ def _check_stored(
 ) -> tuple[str, ...]:
     """Compare the description of the run, and its data, with the manifest in the records."""
     row = reader.connection.execute("SELECT value FROM meta WHERE key = 'manifest'").fetchone()
-    manifest: dict[str, Any] = json.loads(row[0]) if row else {}
+    manifest: dict[str, Any] = {}
+    if row:
+        manifest = json.loads(row[0])
     for path, key in ((folder.data_manifest, "data"), (folder.resolved_config, "settings")):
         if not path.exists():
             continue
@@ -282,10 +348,10 @@ def _check_stored(
 
 
 def _missing(folder: RunDir, reader: RecordReader) -> list[str]:
+    """Say which reports a complete run lacks, or that it is not complete."""
     if reader.status().state is not RunState.COMPLETE:
         return ["The run is not complete; what it stored so far was checked."]
-    missing = missing_reports(folder, reader.manifest())
-    return [
-        f"{name} is not there; to write it: guardmark report {folder.path}"
-        for name in (*missing, *(["results.jsonl"] if not folder.results.exists() else []))
-    ]
+    missing = [*missing_reports(folder, reader.manifest())]
+    if not folder.results.exists():
+        missing.append("results.jsonl")
+    return [f"{name} is not there; to write it: guardmark report {folder.path}" for name in missing]

@@ -29,6 +29,7 @@ from guardmark.core.sample import Message, Prompt, Role, Sample
 from guardmark.core.values import dataclass
 from guardmark.interchange.imported import (
     ImportedAnswer,
+    ImportedRow,
     ImportedRun,
     Object,
     bytes_of,
@@ -45,7 +46,7 @@ from guardmark.interchange.imported import (
 from guardmark.parsing.labels import read_is_attack, read_is_blocked, read_number, read_truth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from zipfile import ZipFile
 
@@ -347,12 +348,15 @@ def _decision(score: Object) -> Decision:
 def _our_verdict(score: Object) -> Verdict:
     """Read a verdict that guardmark wrote as a score."""
     label = _VERDICTS.get(word(score, "answer"), VerdictLabel.MALFORMED)
+    error_kind = None
+    if label is VerdictLabel.ERROR:
+        error_kind = ErrorKind.CRASH
     metadata = inner(score, "metadata")
     return Verdict(
         label=label,
         answer_mode=_MODES.get(word(metadata, "answer_mode")),
         score=_number(metadata.get("score")),
-        error_kind=ErrorKind.CRASH if label is VerdictLabel.ERROR else None,
+        error_kind=error_kind,
         evidence=Evidence(reason=word(score, "explanation")),
     )
 
@@ -368,9 +372,12 @@ def _verdict(logged: Object, rule: HarmRule) -> Verdict:
         return _unscored(f"the score {rule.name!r} is {value}: nothing was scored")
     why = Evidence(reason=word(score, "explanation"), raw=json.dumps(value)[:500])
     is_harm = _is_harm(value, rule)
+    label = VerdictLabel.SAFE
     if is_harm is None:
-        return Verdict(label=VerdictLabel.MALFORMED, evidence=why)
-    return Verdict(label=VerdictLabel.UNSAFE if is_harm else VerdictLabel.SAFE, evidence=why)
+        label = VerdictLabel.MALFORMED
+    elif is_harm:
+        label = VerdictLabel.UNSAFE
+    return Verdict(label=label, evidence=why)
 
 
 def _unscored(why: str) -> Verdict:
@@ -500,23 +507,45 @@ def read_inspect(path: Path, statements: Statements) -> ImportedRun:
             "no verdicts were taken: --unsafe NAME=VALUE says which score means harm "
             f"(scores: {scores}), and `guardmark judge` gives others"
         )
-    model = word(spec, "model") or "model"
-    answers = [answer for row in rows for answer in row.answers]
-    judge = "judge" if rule is None else rule.name
-    is_judged = rule is not None or any(answer.verdict for answer in answers)
+    named = word(spec, "model") or "model"
+    guard, model, judge = _names_of_parts(rows, named, rule)
+    kept: Object = {}
+    if not ours:
+        kept[KEPT_AS] = _kept(spec, in_order, doubled)
     return ImportedRun(
         tool="inspect",
-        guard=model.removeprefix("guardmark/") if any(a.decision for a in answers) else "",
-        model=model if any(a.response for a in answers) else "",
-        judge=judge if is_judged else "",
+        guard=guard,
+        model=model,
+        judge=judge,
         created_utc=word(spec, "created"),
         title=word(spec, "task_display_name") or word(spec, "task").rpartition("/")[2],
-        kept={} if ours else {KEPT_AS: _kept(spec, in_order, doubled)},
+        kept=kept,
         rows=rows,
         files={path.name: sha256(data).hexdigest()},
         readings=tuple(_readings(rule, ours=ours, stated=statements.label)),
         warnings=tuple(warnings),
     )
+
+
+def _names_of_parts(
+    rows: Sequence[ImportedRow], model: str, rule: HarmRule | None
+) -> tuple[str, str, str]:
+    """Return the names of guard, model and judge; empty for what the log has none of.
+
+    What a log calls its model is the guard where it gave decisions, in our own logs.
+    """
+    guard, target, judge = "", "", ""
+    for row in rows:
+        for answer in row.answers:
+            if answer.decision is not None:
+                guard = model.removeprefix("guardmark/")
+            if answer.response is not None:
+                target = model
+            if answer.verdict is not None:
+                judge = "judge"
+    if rule is not None:
+        judge = rule.name
+    return guard, target, judge
 
 
 KEPT_AS: Final = "inspect"
@@ -544,11 +573,14 @@ def _readings(rule: HarmRule | None, *, ours: bool, stated: Label | None) -> Ite
     elif rule is None:
         yield "the answer was read from the output of each sample, and no score from any"
     else:
-        sign = f">= {rule.least}" if rule.least is not None else f"= {rule.value}"
-        yield f"the verdict was read from the score {rule.name!r}: {sign} is unsafe"
-    yield "the label was read from the metadata of each sample" + (
-        "" if stated is None else f"; where they have none it is {stated.value}, as you said"
-    )
+        condition = f"= {rule.value}"
+        if rule.least is not None:
+            condition = f">= {rule.least}"
+        yield f"the verdict was read from the score {rule.name!r}: {condition} is unsafe"
+    label = "the label was read from the metadata of each sample"
+    if stated is not None:
+        label += f"; where they have none it is {stated.value}, as you said"
+    yield label
 
 
 def missing_samples(header: Object, listed: list[Object]) -> Iterator[str]:
@@ -602,7 +634,7 @@ def read_log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
         return whole, _objects(whole.get("samples"))
     try:
         with zipfile.ZipFile(BytesIO(data)) as packed:
-            if sum(each.file_size for each in packed.infolist()) > MOST_IMPORTED_BYTES:
+            if sum(member.file_size for member in packed.infolist()) > MOST_IMPORTED_BYTES:
                 raise DatasetError(f"{path} unpacks to more than {MOST_IMPORTED_BYTES >> 20} MiB.")
             names = packed.namelist()
             if len(set(names)) < len(names):
@@ -610,14 +642,15 @@ def read_log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
                 raise DatasetError(
                     f"{path} holds {twice!r:.80} twice, and which one counts is not known.\n{_HINT}"
                 )
-            first = next((name for name in _HEADERS if name in names), None)
-            if first is None:
+            headers = [name for name in _HEADERS if name in names]
+            if not headers:
                 raise DatasetError(f"{path} is a zip file, but not a log of Inspect.\n{_HINT}")
-            header = object_of(read_member(packed, data, first), f"{path}: {first}")
-            inside = sorted(n for n in names if n.startswith("samples/") and n.endswith(".json"))
-            return header, [
-                object_of(read_member(packed, data, name), f"{path}: {name}") for name in inside
-            ]
+            header = object_of(read_member(packed, data, headers[0]), f"{path}: {headers[0]}")
+            samples = []
+            for name in sorted(names):
+                if name.startswith("samples/") and name.endswith(".json"):
+                    samples.append(object_of(read_member(packed, data, name), f"{path}: {name}"))
+            return header, samples
     except _DAMAGED as error:
         raise DatasetError(
             f"{path} cannot be unpacked: {error}.\n"
