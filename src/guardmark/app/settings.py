@@ -437,7 +437,7 @@ class AgentSettings(Settings):
     replay: str = ""
     agents: list[str | dict[str, Any]] = Field(["obedient"], min_length=1)
     injections: list[str] = []
-    on_block: OnBlockSettings = OnBlockSettings()
+    on_block: OnBlockSettings = OnBlockSettings.model_construct()
     max_steps: int = Field(15, ge=1, le=1_000)
     arms: dict[Name, AgentArmSettings] = Field(min_length=1)
     deterministic: list[str] = []
@@ -609,8 +609,8 @@ class GateSettings(SliceGateSettings):
     utility_lower: Rate | None = None
     attack_success_upper: Rate | None = None
     utility_loss_upper: Rate | None = None
-    system: SystemGateSettings = SystemGateSettings()
-    judge: JudgeGateSettings = JudgeGateSettings()
+    system: SystemGateSettings = SystemGateSettings.model_construct()
+    judge: JudgeGateSettings = JudgeGateSettings.model_construct()
     defenses: list[str] = []
 
     @model_validator(mode="before")
@@ -657,10 +657,11 @@ class Config(Settings):
     adaptive: AdaptiveSettings | None = None
     services: dict[str, ServiceSettings] = {}
     prices: dict[str, PriceSettings] = {}
-    run: RunSettings = RunSettings()
-    taxonomy: TaxonomySettings = TaxonomySettings()
-    latency: LatencySettings = LatencySettings()
-    stats: StatsSettings = StatsSettings()
+    # model_construct: the usual values of a section need no validator of their own.
+    run: RunSettings = RunSettings.model_construct()
+    taxonomy: TaxonomySettings = TaxonomySettings.model_construct()
+    latency: LatencySettings = LatencySettings.model_construct()
+    stats: StatsSettings = StatsSettings.model_construct()
     gate: GateSettings | None = None
     report: list[ReportFormat] = ["html", "md", "json", "csv"]
 
