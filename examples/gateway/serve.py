@@ -83,7 +83,7 @@ NOT_OUT = re.compile(r"\b[A-Z]{6,}-\d+\b")
 """What the guard behind the model looks for: anything that looks like a code."""
 
 CHUNK = 40
-"""Characters that the guard behind the model lets out at once."""
+"""Characters that the model writes at once, and that the guard behind it lets out at once."""
 
 
 def answer_to(text: str) -> str:
@@ -134,7 +134,9 @@ async def chat(request: web.Request) -> web.StreamResponse:
         error = {"code": "content_filter", "message": "The guard before the model blocked this."}
         return web.json_response({"error": error}, status=400)
     answer = answer_to(text)
-    pieces = list(let_out(answer)) if is_guarded else [(answer, False)]
+    pieces = [(answer[at : at + CHUNK], False) for at in range(0, len(answer), CHUNK)]
+    if is_guarded:
+        pieces = list(let_out(answer))
     reason = "content_filter" if pieces[-1][1] else "stop"
     shared = {"id": "gateway", "created": 0, "model": model}
     if document.get("stream"):

@@ -105,6 +105,30 @@ async def test_what_had_gone_out_before_the_block_is_counted(ask: Ask) -> None:
     assert 20_000_000 <= out.first_ns < out.block_ns - 20_000_000
 
 
+async def test_streams_that_end_share_a_connection(serve: Any) -> None:
+    """Connecting again for each answer would add its time to all of them."""
+    connections = set()
+
+    async def reply(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        connections.add(request.transport.get_extra_info("peername"))
+        response = web.StreamResponse(headers={"Content-Type": EVENTS})
+        await response.prepare(request)
+        for piece in (event("ab"), event("cd"), END):
+            await response.write(piece)
+        return response
+
+    client = Services(default=ServiceLimits(retries=0))
+    try:
+        defense = build(client, url=(await serve(reply)).url, stream=STREAM)
+        for _ in range(5):
+            decision = await defense.decide(Prompt.of_text("hello"))
+            assert decision.outcome is Outcome.ALLOW
+    finally:
+        await client.close()
+    assert len(connections) == 1
+
+
 async def test_a_block_in_the_first_chunk_lets_nothing_out(ask: Ask) -> None:
     """Time to the first chunk is undefined then, and not zero."""
     out = trace(await ask(event("secret", blocked=True), END))

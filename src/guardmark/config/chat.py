@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from guardmark.config.deadline import GrownSettings
 from guardmark.config.settings import (
     Address,
     PriceSettings,
@@ -94,6 +95,7 @@ class RemoteModelSettings(Settings):
             read_text(base, f"{where}.base_url", services).rstrip("/"),
             model=self.model,
             options=options,
+            is_streamed=bool(options.get("stream")),
             price=stated_price(context.prices, name, self),
             secret_headers=headers,
         )
@@ -121,3 +123,27 @@ class ChatSettings(RemoteModelSettings):
         if self.seed is not None:
             options["seed"] = self.seed
         return self.endpoint("chat", name, context, options)
+
+
+class StreamedChatSettings(GrownSettings, ChatSettings):
+    """A chat model that may be asked to stream its answers."""
+
+    later: ClassVar[tuple[str, ...]] = ("stream",)
+    stream: bool = False
+
+    @model_validator(mode="after")
+    def _streams_by_its_setting(self) -> StreamedChatSettings:
+        if self.options.get("stream"):
+            raise ValueError("options holds stream: write stream: true beside options")
+        return self
+
+    def chat_endpoint(self, name: str, context: BuildContext) -> Any:
+        """Return the model as something that can be asked, a `net.chat.ChatEndpoint`."""
+        if not self.stream:
+            return super().chat_endpoint(name, context)
+        # The usage of a stream is stated on demand only, and no answer is priced without it.
+        options = {"stream": True, "stream_options": {"include_usage": True}, **self.options}
+        if options["stream_options"] is None:
+            del options["stream_options"]
+        streamed = self.model_copy(update={"options": options})
+        return ChatSettings.chat_endpoint(streamed, name, context)

@@ -175,6 +175,7 @@ class ServiceAccess(Protocol):
         options: Mapping[str, Any],
         price: PriceSettings | None,
         secret_headers: Mapping[str, str],
+        is_streamed: bool = False,
     ) -> Any:
         """Prepare a model behind a server of one of the common protocols."""
         ...

@@ -126,6 +126,8 @@ class StreamTrace:
         chunks: Chunks of text that had gone out.
         first_ns: Time to the first of them; None where none went out, or nobody timed it.
         block_ns: Time to the block; None where there was none, or nobody timed it.
+        last_ns: Time to the last chunk of text, of a model; None where none went out, or nobody
+            timed it.
         tokens: Tokens that had gone out, as the service counted them with or after the last chunk
             of text; None where it did not.
     """
@@ -134,6 +136,7 @@ class StreamTrace:
     chunks: int
     first_ns: int | None = None
     block_ns: int | None = None
+    last_ns: int | None = None
     tokens: int | None = None
 
 
@@ -261,6 +264,19 @@ class TokenChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TextChunk:
+    """A piece of text of an answer that streamed.
+
+    Attributes:
+        end: Characters of the answer so far, this piece included.
+        arrival_ns: When it had come, since the request.
+    """
+
+    end: int
+    arrival_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChatAnswer:
     """What a language model wrote, behind a server or in this process, or why it wrote nothing.
 
@@ -274,6 +290,7 @@ class ChatAnswer:
         choices: What was weighed at each position, where that was asked for.
         calls: Tools that it calls; they stand in the text, too.
         words: The text without the calls.
+        chunks: The pieces that the text came in; None where it came at once.
         error_kind: What failed, or None.
         message: What is to be said of a failure.
         attempts: The requests that were sent, where any failed.
@@ -289,6 +306,7 @@ class ChatAnswer:
     choices: tuple[TokenChoice, ...] = ()
     calls: tuple[ToolCall, ...] = ()
     words: str = ""
+    chunks: tuple[TextChunk, ...] | None = None
     error_kind: ErrorKind | None = None
     message: str = ""
     attempts: tuple[Attempt, ...] = ()

@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
-from guardmark.config.chat import ChatSettings
+from guardmark.config.chat import StreamedChatSettings
 from guardmark.config.settings import Settings
 from guardmark.config.source import read_text
 from guardmark.core.errors import ConfigError, UnknownName
-from guardmark.core.outcome import NATIVE_REFUSAL, PROVIDER_ACTIONS, ErrorKind, Evidence, Response
+from guardmark.core.outcome import (
+    NATIVE_REFUSAL,
+    PROVIDER_ACTIONS,
+    ErrorKind,
+    Evidence,
+    Response,
+    StreamTrace,
+)
 from guardmark.core.sample import Role
 from guardmark.net.chat import json_form, refuses_options
 from guardmark.parsing.thoughts import split_thoughts
@@ -20,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from guardmark.config.settings import BuildContext
-    from guardmark.core.outcome import ChatAnswer
+    from guardmark.core.outcome import ChatAnswer, TextChunk
     from guardmark.core.sample import Prompt
     from guardmark.net.chat import ChatEndpoint
 
@@ -122,11 +129,13 @@ def response_of(answer: ChatAnswer) -> Response:
     split = split_thoughts(answer.text or "")
     thoughts = "\n".join(filter(None, (answer.thoughts, split.thoughts)))
     text, error_kind, message = answer.text, answer.error_kind, answer.message
+    before = 0
     if text is not None and not split.is_finished:
         text, error_kind = None, ErrorKind.LENGTH
         message = _ONLY_THOUGHTS.format(answer.finish_reason or "not stated")
     elif text is not None and split.thoughts:
         text = split.text.lstrip()
+        before = len(split.thoughts) + len(split.text) - len(text)
     return Response(
         text=text,
         error_kind=error_kind,
@@ -138,8 +147,25 @@ def response_of(answer: ChatAnswer) -> Response:
             finish_reason=answer.finish_reason,
             usage=answer.usage,
             attempts=answer.attempts,
+            stream=() if text is None else _trace(answer.chunks, before=before),
         ),
     )
+
+
+def _trace(chunks: tuple[TextChunk, ...] | None, *, before: int) -> tuple[StreamTrace, ...]:
+    """Return how an answer streamed, without its thoughts, which are the first characters."""
+    if chunks is None:
+        return ()
+    shown = [chunk for chunk in chunks if chunk.end > before]
+    if not shown:
+        return (StreamTrace(characters=0, chunks=0),)
+    trace = StreamTrace(
+        characters=shown[-1].end - before,
+        chunks=len(shown),
+        first_ns=shown[0].arrival_ns,
+        last_ns=shown[-1].arrival_ns,
+    )
+    return (trace,)
 
 
 class SystemPromptSettings(Settings):
@@ -174,7 +200,7 @@ class SystemPromptSettings(Settings):
         return str(named[self.system_prompt_name])
 
 
-class ChatModelSettings(SystemPromptSettings, ChatSettings):
+class ChatModelSettings(SystemPromptSettings, StreamedChatSettings):
     """A target model behind any server of the common chat protocol."""
 
     roles: dict[Role, str] = Field(default_factory=dict)

@@ -10,7 +10,7 @@ from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from guardmark.config.chat import ChatSettings
+from guardmark.config.chat import StreamedChatSettings
 from guardmark.core.case import AgentCall, FinalAnswer, ToolCalls
 from guardmark.core.limits import MOST_CALLS_OF_AN_ANSWER
 from guardmark.core.outcome import ErrorKind
@@ -182,7 +182,7 @@ def _call_of(call: ToolCall) -> AgentCall:
     return AgentCall(id=call.id, name=call.name, arguments=arguments)
 
 
-class ChatAgentSettings(ChatSettings):
+class ChatAgentSettings(StreamedChatSettings):
     """A model behind any server of the common chat protocol, as an agent that calls tools."""
 
     name: str = ""

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from guardmark.core.errors import ConfigError, StorageError
 from guardmark.core.limits import LONGEST_CASSETTE_LINE
-from guardmark.core.outcome import Attempt, ErrorKind
+from guardmark.core.outcome import Attempt, ErrorKind, TextChunk
 from guardmark.core.values import dataclass
 from guardmark.net.call_account import present_account
 from guardmark.net.service import Exchange
@@ -68,6 +68,8 @@ class CassetteRecorder:
             "message": exchange.message,
             "attempts": [[a.service_ns, a.status, a.error, a.wait_ns] for a in exchange.attempts],
         }
+        if exchange.chunks is not None:
+            line["chunks"] = [[each.end, each.arrival_ns] for each in exchange.chunks]
         account = present_account()
         question = None if account is None else account.asked_about
         if question is not None:
@@ -187,18 +189,23 @@ class _Line(BaseModel, strict=True):
     error_kind: ErrorKind | None
     message: str
     attempts: list[tuple[_Ns, int | None, str, _Ns]]
+    chunks: list[tuple[_Ns, _Ns]] | None = None
     question: tuple[str, int, int] | None = None
     session: int = 0
 
     def exchange(self) -> Exchange:
         """Return what is answered."""
         told = {"status", "body", "content_type", "service_ns", "error_kind", "message"}
+        chunks = None
+        if self.chunks is not None:
+            chunks = tuple(TextChunk(end=end, arrival_ns=ns) for end, ns in self.chunks)
         return Exchange(
             **self.model_dump(include=told),
             attempts=tuple(
                 Attempt(service_ns=ns, status=status, error=error, wait_ns=wait)
                 for ns, status, error, wait in self.attempts
             ),
+            chunks=chunks,
             replayed=True,
         )
 

@@ -78,7 +78,8 @@ class ChatEndpoint:
                 answer = await self._ask_at_a_price(body, self.price, sent)
             attempts += answer.attempts
             if not self._learn(answer, sent, shown):
-                return replace(answer, attempts=attempts)
+                message = _with_advice(answer, sent)
+                return replace(answer, attempts=attempts, message=message)
 
     async def _ask_at_a_price(
         self, body: bytes, price: Price, sent: Mapping[str, object]
@@ -205,6 +206,7 @@ def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
         choices=_token_choices(choice.get("logprobs")),
         calls=message.calls,
         words=message.words,
+        chunks=exchange.chunks,
         attempts=exchange.attempts,
         service_ns=exchange.service_ns,
     )
@@ -268,6 +270,22 @@ def refuses_options(answer: ChatAnswer) -> bool:
     if answer.blocked_at is not None:
         return False
     return answer.error_kind is ErrorKind.HTTP and bool(statuses & _NOT_SUPPORTED)
+
+
+def _with_advice(answer: ChatAnswer, sent: Mapping[str, object]) -> str:
+    """Say what to do where a server refuses to stream, or to state what a stream used."""
+    message = answer.message
+    if "stream" not in sent or not refuses_options(answer):
+        return message
+    if "stream_options" in message or "include_usage" in message:
+        return (
+            f"{message}; without its usage nobody knows the tokens and the money of a streamed "
+            "answer: leave out stream: true of this model, or write options: {stream_options: "
+            "null} to go without them"
+        )
+    if "stream" in message:
+        return f"{message}; leave out stream: true of this model"
+    return message
 
 
 def json_form(schema: Mapping[str, object], *, name: str) -> dict[str, object]:

@@ -105,14 +105,34 @@ class Services:
         is_last: Callable[[bytes], bool] | None = None,
     ) -> Endpoint:
         """Prepare an address for many requests."""
+        form = AnswerForm(holds_errors=holds_errors, is_of_numbers=is_of_numbers, is_last=is_last)
+        return self._endpoint(
+            url,
+            method=method,
+            headers=headers or {},
+            secret_headers=secret_headers or {},
+            final_statuses=final_statuses,
+            form=form,
+        )
+
+    def _endpoint(
+        self,
+        url: str,
+        *,
+        method: str,
+        headers: Mapping[str, str],
+        secret_headers: Mapping[str, str],
+        final_statuses: frozenset[int],
+        form: AnswerForm,
+    ) -> Endpoint:
+        """Prepare an address whose answers have some form."""
         address = _address(url)
         everything = CIMultiDict(_USUAL_HEADERS)
-        everything.update(_checked(headers or {}))
-        secrets = _checked(secret_headers or {})
+        everything.update(_checked(headers))
+        secrets = _checked(secret_headers)
         for secret in secrets.values():
             self.redactor.hide(secret)
         everything.update(secrets)
-        form = AnswerForm(holds_errors=holds_errors, is_of_numbers=is_of_numbers, is_last=is_last)
         routes = [
             Route(
                 service,
@@ -128,9 +148,7 @@ class Services:
             )
             for there, service in self._addresses(address)
         ]
-        template = CassetteRequest(
-            method=method, url=str(address), headers=dict(headers or {}), body=b""
-        )
+        template = CassetteRequest(method=method, url=str(address), headers=dict(headers), body=b"")
         return Endpoint(self, routes, template=template)
 
     def model(
@@ -142,16 +160,24 @@ class Services:
         options: Mapping[str, Any],
         price: Price | None,
         secret_headers: Mapping[str, str],
+        is_streamed: bool = False,
     ) -> ChatEndpoint | EmbeddingEndpoint:
         """Prepare a model behind a server of one of the common protocols."""
         from guardmark.net.chat import ChatEndpoint, EmbeddingEndpoint  # on use: most are no model
 
         path = "chat/completions" if protocol == "chat" else "embeddings"
-        endpoint = self.endpoint(
+        form = AnswerForm(holds_errors=True, is_of_numbers=protocol == "embeddings")
+        if is_streamed:
+            from guardmark.net.chat_stream import is_last, join_chat
+
+            form = AnswerForm(holds_errors=True, is_last=is_last, join=join_chat)
+        endpoint = self._endpoint(
             f"{address}/{path}",
+            method="POST",
+            headers={},
             secret_headers=secret_headers,
-            holds_errors=True,
-            is_of_numbers=protocol == "embeddings",
+            final_statuses=frozenset(),
+            form=form,
         )
         if protocol == "embeddings":
             return EmbeddingEndpoint(endpoint=endpoint, model=model, price=price, options=options)
@@ -336,6 +362,7 @@ class Endpoint:
             content_type=last.content_type,
             service_ns=last.service_ns,
             arrivals_ns=last.arrivals_ns,
+            chunks=last.chunks,
             error_kind=last.error_kind,
             message=last.message,
             attempts=() if clean else as_attempts(answers),

@@ -69,6 +69,27 @@ class HttpAnswer:
         else:
             self._connection.release()
 
+    async def finish(self, *, within_s: float) -> None:
+        """Give the connection back where the answer ends with nothing more in it; close it else.
+
+        A new connection for each answer that streams would add its time to all of them.
+        """
+        try:
+            async with asyncio.timeout(within_s):
+                while not self.content.at_eof():
+                    if (await self.content.readany()).strip():
+                        break
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            self.close()
+            return
+        except BaseException:
+            self.close()
+            raise
+        if self.content.at_eof():
+            self.release()
+        else:
+            self.close()
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from aiolimiter import AsyncLimiter
 
-    from guardmark.core.outcome import Attempt, ErrorKind
+    from guardmark.core.outcome import Attempt, ErrorKind, TextChunk
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)/(s|min|h)")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
@@ -40,6 +40,7 @@ class Exchange:
     message: str = ""
     attempts: tuple[Attempt, ...] = ()
     arrivals_ns: Sequence[int] = ()  # of each line of a stream, since the request
+    chunks: tuple[TextChunk, ...] | None = None  # of a stream whose parts were put together
     replayed: bool = False
 
 
@@ -53,6 +54,7 @@ class ServiceAnswer:
     started_ns: int
     service_ns: int
     arrivals_ns: Sequence[int] = ()
+    chunks: tuple[TextChunk, ...] | None = None
     error: str = ""
     error_kind: ErrorKind | None = None
     message: str = ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import aiohttp
 
 from guardmark.core.limits import MIB, MOST_VALUES_OF_AN_ANSWER, USUAL_ANSWER_MIB
-from guardmark.core.outcome import ErrorKind
+from guardmark.core.outcome import ErrorKind, TextChunk
 from guardmark.core.values import dataclass
 from guardmark.net.error_bodies import error_inside, error_of
 from guardmark.net.exchange import PreparedRequest, read_body
@@ -34,6 +34,7 @@ LONGEST_WAIT_S = 120.0  # a service that asks for a longer pause is not retried:
 
 _REFUSED = frozenset({401, 403, 407})
 _EXCERPT = 200
+_AFTER_THE_END_S = 0.05  # for a stream's connection to come to its end, to be used again
 _PARTIAL = 206
 _UNSTATED_TYPE = "application/octet-stream"
 _USUAL_TYPES = frozenset({"application/json", "application/json; charset=utf-8"})
@@ -47,11 +48,31 @@ class AnswerForm:
         holds_errors: Whether an answer may be an error.
         is_of_numbers: Whether an answer is lists of numbers, as vectors are.
         is_last: Of a stream: whether nothing after a line is to be read.
+        join: Of a stream: what puts its parts together as one answer; None where its lines are
+            the answer. It returns None for an answer that did not stream.
     """
 
     holds_errors: bool = False
     is_of_numbers: bool = False
     is_last: Callable[[bytes], bool] | None = None
+    join: Callable[[bytes], JoinedStream | None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedStream:
+    """The parts of a stream put together.
+
+    Attributes:
+        body: The answer that they are.
+        texts: For each part with text, its line and the characters of the answer so far.
+    """
+
+    body: bytes
+    texts: tuple[tuple[int, int], ...]
+
+
+class StreamCut(Exception):
+    """A stream ended before the answer did."""
 
 
 class Wire:
@@ -59,7 +80,7 @@ class Wire:
 
     __slots__ = (
         *("_final", "_headers", "_holds_errors", "_method", "_redactor", "_service", "_shown"),
-        *("_is_last", "_is_of_numbers", "_prepared", "_tls", "_url"),
+        *("_is_last", "_is_of_numbers", "_join", "_prepared", "_tls", "_url"),
     )
 
     def __init__(
@@ -74,6 +95,7 @@ class Wire:
         form: AnswerForm,
     ) -> None:
         self._is_last = form.is_last
+        self._join = form.join
         self._holds_errors = form.holds_errors
         self._is_of_numbers = form.is_of_numbers
         self._method = method
@@ -97,11 +119,15 @@ class Wire:
                 response = await request.send(body, timeout=self._service.timeout)
                 status = response.status
                 most = self._service.limits.max_response_bytes
+                is_full = is_open = False
                 if self._is_last is None:
-                    received, is_full = await read_body(response, most), False
+                    received = await read_body(response, most)
                 else:
-                    received, is_full = await _read_lines(response, most, self._is_last, arrived)
+                    streamed = await _read_lines(response, most, self._is_last, arrived)
+                    received, is_full, is_open = streamed
                 service_ns = perf_counter_ns() - started_ns
+            if is_open:
+                await response.finish(within_s=_AFTER_THE_END_S)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             service_ns = perf_counter_ns() - started_ns
             return self._failed(error, status, started_ns=started_ns, service_ns=service_ns)
@@ -136,11 +162,55 @@ class Wire:
             )
         # 206 is a part of an answer: what it says may be in the other part.
         if (200 <= status < 300 and status != _PARTIAL) or status in self._final:
-            inside = error_inside(answer.body) if self._holds_errors else None
-            if inside is None:
-                return answer
-            return self._broken_off(answer, inside, _retry_after_s(response.headers))
+            return self._accepted(answer, received, response)
         return self._refused(answer, status, _retry_after_s(response.headers))
+
+    def _accepted(
+        self, answer: ServiceAnswer, received: bytes, response: HttpAnswer
+    ) -> ServiceAnswer:
+        """Read an answer whose status promises one: there may be an error inside."""
+        if self._join is not None:
+            answer = self._joined(answer, received, self._join)
+        inside = error_inside(answer.body) if self._holds_errors else None
+        if inside is None:
+            return answer
+        return self._broken_off(answer, inside, _retry_after_s(response.headers))
+
+    def _joined(
+        self,
+        answer: ServiceAnswer,
+        received: bytes,
+        join: Callable[[bytes], JoinedStream | None],
+    ) -> ServiceAnswer:
+        """Put the parts of a stream together; a secret may have come in two of them."""
+        try:
+            joined = join(received)
+        except StreamCut as error:
+            return replace(
+                answer,
+                body=b"",
+                error="half_response",
+                error_kind=ErrorKind.CONNECTION,
+                message=f"{self._shown}: the stream broke off before its end: {error}",
+                worth_retrying=True,
+            )
+        except ValueError as error:
+            return replace(
+                answer,
+                body=b"",
+                error="not_a_stream",
+                error_kind=ErrorKind.CONTRACT,
+                message=f"{self._shown}: {error}",
+            )
+        if joined is None:
+            return answer
+        arrivals = answer.arrivals_ns
+        chunks = []
+        for line, end in joined.texts:
+            arrival_ns = arrivals[line] if line < len(arrivals) else answer.service_ns
+            chunks.append(TextChunk(end=end, arrival_ns=arrival_ns))
+        body = self._redactor.data(joined.body)
+        return replace(answer, body=body, chunks=tuple(chunks))
 
     def _prepare(self, connector: aiohttp.TCPConnector) -> PreparedRequest:
         """Prepare the requests over some connections, once."""
@@ -256,10 +326,17 @@ def _most_lines(most: int) -> int:
 
 
 class _Streamed(NamedTuple):
-    """What was read of a stream: None where it is too long; and whether it holds too much."""
+    """What was read of a stream.
+
+    Attributes:
+        body: Its bytes; None where it is too long.
+        is_full: Whether it holds too much.
+        is_open: Whether it was left before the answer ended.
+    """
 
     body: bytes | None
     is_full: bool = False
+    is_open: bool = False
 
 
 async def _read_lines(
@@ -284,8 +361,7 @@ async def _read_lines(
                     response.close()
                     return _Streamed(b"", is_full=True)
                 if is_last(line):
-                    response.close()
-                    return _Streamed(bytes(body[:start]))
+                    return _Streamed(bytes(body[:start]), is_open=True)
             if len(body) > most:
                 response.close()
                 return _Streamed(None)

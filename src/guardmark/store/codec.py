@@ -156,13 +156,18 @@ def evidence_to_json(evidence: Evidence) -> str:
         if members:
             values[name] = [list(attrgetter(*keys)(member)) for member in members]
     for trace in evidence.stream:
-        if trace.tokens is not None:
-            values["stream_tokens"] = trace.tokens
+        values |= _stream(trace)
     if evidence.usage is not None:
         values["usage"] = _usage(evidence.usage)
         if evidence.usage.requests is not None:
             values["requests"] = evidence.usage.requests
     return json.dumps(values, separators=(",", ":"), allow_nan=False)
+
+
+def _stream(trace: StreamTrace) -> dict[str, int]:
+    """Return what stands of a stream beside its list, which older runs have without it."""
+    beside = {"stream_tokens": trace.tokens, "stream_last_ns": trace.last_ns}
+    return {name: value for name, value in beside.items() if value is not None}
 
 
 def _usage(usage: Usage) -> list[int | float | None]:
@@ -184,9 +189,10 @@ def evidence_from_json(text: str) -> Evidence:
         if name in values:
             rows = values[name]
             values[name] = tuple(kind(**dict(zip(keys, row, strict=True))) for row in rows)
-    tokens = values.pop("stream_tokens", None)
-    if tokens is not None and "stream" in values:
-        values["stream"] = tuple(replace(each, tokens=tokens) for each in values["stream"])
+    tokens, last_ns = values.pop("stream_tokens", None), values.pop("stream_last_ns", None)
+    if (tokens is not None or last_ns is not None) and "stream" in values:
+        traces = values["stream"]
+        values["stream"] = tuple(replace(each, tokens=tokens, last_ns=last_ns) for each in traces)
     if "usage" in values:
         read, written, cost = values["usage"]
         requests = values.pop("requests", None)

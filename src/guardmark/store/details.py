@@ -43,9 +43,11 @@ _ANY_REWRITTEN: Final = (
 _ALLOW: Final = OUTCOME_CODE["allow"]
 
 
-def read_streams(reader: RecordReader, defense: str) -> dict[tuple[int, int], StreamTrace]:
-    """Return how the answers streamed that did, by repeat and sample."""
-    given = (defense, _DEFENSE, FIRST_LAYER)
+def read_streams(
+    reader: RecordReader, defense: str, *, stage: Stage = Stage.DEFENSE
+) -> dict[tuple[int, int], StreamTrace]:
+    """Return how the answers of a part streamed that did, by repeat and sample."""
+    given = (defense, STAGE_CODE[stage], FIRST_LAYER)
     streams: dict[tuple[int, int], StreamTrace] = {}
     with values_of(reader.path):
         for repeat, sample, evidence in reader.connection.rows(_STREAMED, given):

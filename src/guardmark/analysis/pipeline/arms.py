@@ -43,7 +43,7 @@ from guardmark.analysis.pipeline.judges import (
     rate_judging,
 )
 from guardmark.analysis.pipeline.one_out import leave_one_out
-from guardmark.analysis.pipeline.streaming import ArmStreaming, measure_chunks
+from guardmark.analysis.pipeline.streaming import ArmStreaming, measure_chunks, read_text_times
 from guardmark.core.errors import UnknownName
 from guardmark.core.manifest import Policy
 from guardmark.core.place import NO_GUARD, Place, part_of
@@ -332,7 +332,8 @@ class PipelineAnalysis:
         answers: How its answers ended: to attacks, to benign samples.
         refusals_called_help: Benign answers that refuse in their first words, of those that count
             as help; None where nobody judged.
-        stages: Of model and judges.
+        at_once: Answers that came at once although the model was asked to stream.
+        stages: Of model and judges; of a model that streams to its first and its last text, too.
         arms: One for each, in the order of the configuration.
         judgings: The cards stand on the first, that of the run as a rule.
         human: The first judging against people, or None without labels.
@@ -343,6 +344,7 @@ class PipelineAnalysis:
     model_errors: int
     answers: tuple[AnswerEnds, ...]
     refusals_called_help: Estimate | None = field(metadata={"json": False})
+    at_once: int = field(metadata={"json": False})
     stages: Mapping[str, Latency] = field(metadata={"json": False})
     arms: tuple[ArmAnalysis, ...]
     judgings: tuple[JudgingRates, ...]
@@ -361,6 +363,9 @@ def analyse_pipeline(
     sources = [str(s.metadata.get("label_source", "")) for s in reader.every_sample()]
     marks = read_marks(reader, pipeline, is_attack=rates.is_attack)
     timed = {"model": pipeline.answering}
+    texts = read_text_times(reader, pipeline.answering)
+    if texts is not None:
+        timed |= {"model, to its first text": texts.first, "model, to its last text": texts.last}
     for judge in (judge for each in pipeline.judgings for judge in each.judges):
         timed[judge.name if judge.layer == FIRST_LAYER else judge.layer] = judge.records
     return PipelineAnalysis(
@@ -376,6 +381,7 @@ def analyse_pipeline(
         ),
         judgings=tuple(rate_judging(rates, each) for each in pipeline.judgings),
         human=check_against_people(rates, pipeline),
+        at_once=0 if texts is None else texts.at_once,
         stages={name: measure_latency(frame, records) for name, records in timed.items()},
         label_sources=tuple(sorted(Counter(filter(None, sources)).items())),
     )

@@ -1,16 +1,19 @@
-"""What had gone out of answers before their block, where a guard is asked while they grow."""
+"""Answers that stream: when their text had come, and what had gone out before their block."""
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from guardmark.analysis.defense.frame import ALLOW, BLOCK
 from guardmark.analysis.pipeline.frame import ANSWERED, UNSAFE, is_valid
+from guardmark.core.record import Stage
 from guardmark.core.values import dataclass
 from guardmark.stats.quantiles import estimate_quantiles
+from guardmark.store.details import read_streams
+from guardmark.store.schema import FLAG_PLANNED
 
 if TYPE_CHECKING:
     from guardmark.analysis.pipeline.frame import PipelineFrame, PlaceRates
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Estimate
     from guardmark.stats.arguments import Flags, Floats, Ints
     from guardmark.stats.figures import Quantile
+    from guardmark.store.columns import RecordColumns
+    from guardmark.store.reader import RecordReader
 
 QUANTILES: Final = (0.5, 0.95)
 
@@ -116,3 +121,46 @@ def _judge(
     is_known = ~is_cut | is_valid(part)
     is_unsafe_shown = np.where(is_blocked, is_cut & (part == UNSAFE), is_unsafe)
     return is_unsafe, is_known, is_unsafe_shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTimes:
+    """When the text of a model that streams had come.
+
+    Attributes:
+        first: Its records, with the time to the first text in place of that of the answer.
+        last: The same with the time to the last text.
+        at_once: Answers that came at once although a stream was asked for.
+    """
+
+    first: RecordColumns
+    last: RecordColumns
+    at_once: int
+
+
+def read_text_times(reader: RecordReader, records: RecordColumns) -> TextTimes | None:
+    """Return when the text of a model's answers had come; None where it was asked for no stream.
+
+    What has no text has no such time, and neither has an answer that never came: how much of it
+    had come by then is not known.
+    """
+    models = [part for part in reader.manifest().parts if part.kind == Stage.MODEL]
+    if not any(model.settings.get("stream") for model in models):
+        return None
+    streams = read_streams(reader, records.defense, stage=Stage.MODEL)
+    first, last = (np.full(len(records.sample), -1, dtype=np.int64) for _ in range(2))
+    at_once = 0
+    keys = zip(records.repeat.tolist(), records.sample.tolist(), strict=True)
+    for row, key in enumerate(keys):
+        trace = streams.get(key)
+        if trace is None:
+            at_once += int(records.outcome[row] == ANSWERED)
+        elif trace.first_ns is not None and trace.last_ns is not None:
+            first[row], last[row] = trace.first_ns, trace.last_ns
+    # They count from the request, also where answers are timed from when it was due.
+    flags = records.flags & ~np.uint8(FLAG_PLANNED)
+    return TextTimes(
+        first=replace(records, latency_ns=first, flags=flags),
+        last=replace(records, latency_ns=last, flags=flags),
+        at_once=at_once,
+    )

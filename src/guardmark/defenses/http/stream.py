@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, StreamTrace
 from guardmark.core.values import dataclass
+from guardmark.net.events import MARK, split_events, split_lines
 from guardmark.parsing.objects import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from guardmark.defenses.http.values import BlockedRule, JsonPath
+    from guardmark.net.events import StreamPart
     from guardmark.net.service import Exchange
 
 EVENTS: Final = "text/event-stream"
@@ -32,7 +34,6 @@ JSON_LINES: Final = frozenset(
 )
 ACCEPTED: Final = f"{EVENTS}, application/x-ndjson"
 _CUT: Final = object()
-_MARK: Final = "\ufeff"  # of byte order, which may stand first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ class StreamRules:
 
     def is_last(self, line: bytes) -> bool:
         """Tell whether nothing after a line is to be read: it ends the stream, or blocks."""
-        text = line.decode("utf-8", "replace").strip().removeprefix(_MARK)
+        text = line.decode("utf-8", "replace").strip().removeprefix(MARK)
         text = text.removeprefix("data:").strip()
         if self.end is not None and text.removeprefix("event:").strip() == self.end:
             return True
@@ -65,21 +66,6 @@ class StreamRules:
             return False  # a line of an event with several; the whole is read afterwards
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """One event or one line.
-
-    Attributes:
-        line: Number of the line that it ends with, from 0.
-        is_whole: Whether the line came to its end.
-    """
-
-    data: str
-    name: str
-    line: int
-    is_whole: bool
-
-
 class _Unreadable(Exception):
     """A part came, and the rules do not fit it."""
 
@@ -87,9 +73,9 @@ class _Unreadable(Exception):
 def read_stream(rules: StreamRules, exchange: Exchange) -> Decision:
     """Read a stream that came without a failure of the wire as a decision."""
     if exchange.content_type == EVENTS:
-        parts = _events(exchange.body)
+        parts = split_events(exchange.body)
     elif exchange.content_type in JSON_LINES:
-        parts = _lines(exchange.body)
+        parts = split_lines(exchange.body)
     else:
         kind = exchange.content_type or "of no stated type"
         message = f"the answer is {kind}, neither {EVENTS} nor JSON lines, as stream says"
@@ -104,7 +90,7 @@ def read_stream(rules: StreamRules, exchange: Exchange) -> Decision:
         )
 
 
-def _read(rules: StreamRules, parts: Iterator[_Part], exchange: Exchange) -> Decision:
+def _read(rules: StreamRules, parts: Iterator[StreamPart], exchange: Exchange) -> Decision:
     out = StreamTrace(characters=0, chunks=0, tokens=None if rules.tokens is None else 0)
     is_ended = rules.end is None
     is_decided = False
@@ -137,7 +123,7 @@ def _read(rules: StreamRules, parts: Iterator[_Part], exchange: Exchange) -> Dec
     return _decided(exchange, Outcome.ALLOW, out)
 
 
-def _document(part: _Part) -> object:
+def _document(part: StreamPart) -> object:
     """Return the value of a part, or that it was cut."""
     try:
         return read_json(part.data.encode())
@@ -212,33 +198,3 @@ def _failed(exchange: Exchange, message: str, kind: ErrorKind) -> Decision:
         latency_ns=exchange.service_ns,
         evidence=Evidence(message=message),
     )
-
-
-def _lines(body: bytes) -> Iterator[_Part]:
-    """Yield the lines of JSON lines that are not empty."""
-    lines = body.decode("utf-8").removeprefix(_MARK).split("\n")
-    for number, line in enumerate(lines):
-        if data := line.strip():
-            yield _Part(data=data, name="", line=number, is_whole=number < len(lines) - 1)
-
-
-def _events(body: bytes) -> Iterator[_Part]:
-    """Yield server-sent events; one whose lines all came is whole without the empty line."""
-    lines = body.decode("utf-8").removeprefix(_MARK).split("\n")
-    data: list[str] = []
-    name = ""
-    last = 0
-    for number, line in enumerate(lines):
-        text = line.removesuffix("\r")
-        if text:
-            field, _, value = text.partition(":")
-            value = value.removeprefix(" ")
-            if field == "data":
-                data.append(value)
-                last = number
-            elif field == "event":
-                name = value
-        if (not text or number == len(lines) - 1) and (data or name):
-            is_whole = not text and number < len(lines) - 1
-            yield _Part(data="\n".join(data), name=name, line=last, is_whole=is_whole)
-            data, name = [], ""

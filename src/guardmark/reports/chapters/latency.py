@@ -55,6 +55,11 @@ def write(analysis: RunAnalysis) -> Section:
     remarks: list[str] = []
     for defense in analysis.defenses:
         remarks += _remarks(defense)
+    if analysis.pipeline is not None and analysis.pipeline.at_once:
+        remarks.append(
+            f"{count_text(analysis.pipeline.at_once)} answers of the model came at once although a "
+            "stream was asked for: they have no time to their first text."
+        )
     remarks += analysis.endpoints
     remarks += _busy(analysis.status.load)
     spent, again = _spending(analysis), None

@@ -142,7 +142,8 @@ class RunTiming:
     Attributes:
         created_utc: Start of the run.
         defenses: Latencies of each defense.
-        stages: Of target model and judges.
+        stages: Of target model and judges; of a model that streams also to its first text and to
+            its last one.
         systems: Of each arm of a pipeline, end to end without its judges.
         overhead_ms: How much longer one waits behind each guard, paired.
         slice_medians: Of the slices of each defense.
