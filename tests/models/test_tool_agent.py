@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
-from guardmark.core.case import FinalAnswer, ToolCalls
+from aiohttp import web
+
+from guardmark.config.settings import BuildContext
+from guardmark.core.case import Conversation, FinalAnswer, ToolCalls
 from guardmark.core.outcome import ErrorKind
-from guardmark.models.tool_agent import read_text_calls
+from guardmark.core.sample import Message, Role, ToolDefinition
+from guardmark.models.tool_agent import ChatAgent, ChatAgentSettings, read_text_calls
+from guardmark.net.client import Services
+from guardmark.net.service import ServiceLimits
 
 
 def test_lines_that_are_calls_are_taken_out_of_the_words() -> None:
@@ -38,3 +46,42 @@ def test_an_answer_that_calls_hundreds_of_tools_is_an_error() -> None:
     assert isinstance(move, FinalAnswer)
     assert move.error_kind is ErrorKind.CONTRACT
     assert "more than 100 tools" in move.message
+
+
+async def test_calls_that_stream_in_pieces_are_the_calls_they_are_at_once(serve: Any) -> None:
+    """A name once, arguments bit by bit, two calls one within the other."""
+    asked = []
+    pieces: list[dict[str, Any]] = [
+        {"content": "I send both."},
+        {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "send", "arguments": ""}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": '{"to": '}}]},
+        {"tool_calls": [{"index": 1, "id": "b", "function": {"name": "send", "arguments": ""}}]},
+        {"tool_calls": [{"index": 1, "function": {"arguments": '{"to": "Ben"}'}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": '"Ann"}'}}]},
+    ]
+
+    async def reply(request: web.Request) -> web.Response:
+        asked.append(await request.json())
+        lines = [json.dumps({"choices": [{"index": 0, "delta": each}]}) for each in pieces]
+        lines.append(json.dumps({"choices": [{"index": 0, "finish_reason": "tool_calls"}]}))
+        body = "".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"])
+        return web.Response(text=body, content_type="text/event-stream")
+
+    server = await serve(reply)
+    client = Services(default=ServiceLimits(retries=0))
+    given = {"base_url": f"{server.url}/v1", "model": "agent", "stream": True}
+    context = BuildContext(folder=Path(), seed=7, services=client, defenses={})
+    agents = ChatAgentSettings.model_validate(given).build("agent", context)
+    user = Message(role=Role.USER, content="Write to Ann and Ben.")
+    tools = (ToolDefinition(name="send", description="Sends a mail."),)
+    try:
+        move = await ChatAgent(agents, 0).next(Conversation(tools=tools, messages=[user]))
+    finally:
+        await client.close()
+    assert isinstance(move, ToolCalls)
+    assert move.text == "I send both."
+    assert [(call.id, call.arguments) for call in move.calls] == [
+        ("a", {"to": "Ann"}),
+        ("b", {"to": "Ben"}),
+    ]
+    assert asked[0]["stream"] is True

@@ -78,7 +78,9 @@ class ChatEndpoint:
                 answer = await self._ask_at_a_price(body, self.price, sent)
             attempts += answer.attempts
             if not self._learn(answer, sent, shown):
-                message = _with_advice(answer, sent)
+                message = answer.message
+                if message and "stream" in sent:
+                    message = _with_advice(answer)
                 return replace(answer, attempts=attempts, message=message)
 
     async def _ask_at_a_price(
@@ -272,10 +274,10 @@ def refuses_options(answer: ChatAnswer) -> bool:
     return answer.error_kind is ErrorKind.HTTP and bool(statuses & _NOT_SUPPORTED)
 
 
-def _with_advice(answer: ChatAnswer, sent: Mapping[str, object]) -> str:
+def _with_advice(answer: ChatAnswer) -> str:
     """Say what to do where a server refuses to stream, or to state what a stream used."""
     message = answer.message
-    if "stream" not in sent or not refuses_options(answer):
+    if not refuses_options(answer):
         return message
     if "stream_options" in message or "include_usage" in message:
         return (
