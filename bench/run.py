@@ -1,6 +1,7 @@
 """Measure guardmark against the floors and print one table.
 
-`python bench/run.py [--rounds N] [--shrink N] [PART...]`; all parts when none is named.
+`python bench/run.py [--rounds N] [--shrink N] [--write] [PART...]`; all parts when none is named.
+Beside each ratio stands the one that was last committed (`bench/ratios.json`, kept by `--write`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import processes
 from measure import command, floor, middle, ratio, rounds, spend, subject
 from reach import reach
 from services import isolated, pipeline, routing, wire
-from table import Bench, Line, absolute, head, relative, show
+from table import Bench, Line, absolute, head, keep, read_kept, relative, show
 
 RESULTS = Path(__file__).parent / "results"
 EVERY_REPORT = ("html", "md", "json", "csv")
@@ -303,21 +304,29 @@ def main() -> None:
         default=1,
         help="divide the sizes of data by so much: shows that the bench runs, and measures nothing",
     )
+    parser.add_argument(
+        "--write", action="store_true", help="put what is measured into bench/ratios.json"
+    )
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all when none is named")
     chosen = parser.parse_args()
+    if chosen.write and chosen.shrink > 1:
+        parser.error("--shrink measures nothing that is worth keeping: leave out --write")
     if unknown := [name for name in chosen.parts if name.upper() not in PARTS]:
         parser.error(f"no part is called {', '.join(unknown)}; there are {', '.join(PARTS)}")
     lines: list[Line] = []
+    kept = read_kept()
     head()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), chosen.rounds, shrink=chosen.shrink)
         for name in chosen.parts or PARTS:
             found = PARTS[name.upper()](bench)
             for line in found:
-                show(line)
+                show(line, kept=kept)
             lines += found
             if chosen.shrink == 1:
                 _keep(lines, rounds=chosen.rounds)
+            if chosen.write:
+                keep(found)
 
 
 def _keep(lines: list[Line], *, rounds: int) -> None:

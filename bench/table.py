@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import data
 from measure import command, middle, ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
 _FEWEST = 100  # more than are in flight at once
 PATTERN = r"\b(ignore|disregard|forget)\b.{0,40}\b(previous|prior|above|earlier|all)\b"
@@ -187,18 +187,54 @@ def absolute(  # noqa: PLR0917 - a table's line, read as one
     )
 
 
+KEPT = Path(__file__).with_name("ratios.json")
+"""What each line came to when it was last committed: its ratio, or its figure without a floor."""
+
+
+def read_kept() -> dict[str, float]:
+    """Read what was committed, by the name of the line."""
+    if not KEPT.exists():
+        return {}
+    kept: dict[str, float] = json.loads(KEPT.read_text(encoding="utf-8"))
+    return kept
+
+
+def keep(lines: Sequence[Line]) -> None:
+    """Put these lines in the place of those committed; lines that were not measured stay."""
+    kept = read_kept()
+    for line in lines:
+        kept[_name(line)] = float(f"{_compared(line):.3g}")
+    text = json.dumps(dict(sorted(kept.items())), indent=2)
+    KEPT.write_text(f"{text}\n", encoding="utf-8")
+
+
+def _name(line: Line) -> str:
+    """Return what a line is kept under."""
+    return f"{line.target} {line.what}, {line.unit}"
+
+
+def _compared(line: Line) -> float:
+    """Return what is compared between two rounds of different days: the ratio, if there is one."""
+    if line.ratio is None:
+        return line.guardmark
+    return line.ratio
+
+
 def head() -> None:
     """Print what stands above the table."""
-    print(f"{'':5}{'':37}{'floor':>10}{'guardmark':>11}  {'unit':11}{'ratio':>7}  target")
+    figures = f"{'floor':>10}{'guardmark':>11}  {'unit':11}{'ratio':>7}{'committed':>11}"
+    print(f"{'':5}{'':37}{figures}  target")
 
 
-def show(line: Line) -> None:
-    """Print a line of the table."""
+def show(line: Line, *, kept: Mapping[str, float]) -> None:
+    """Print a line of the table, beside the ratio (without a floor: the figure) last committed."""
     base = "" if line.floor is None else f"{line.floor:.3g}"
     share = "" if line.ratio is None else f"{line.ratio:.2f}"
+    before = kept.get(_name(line))
+    committed = "" if before is None else f"{before:.3g}"
     mark = "met" if line.is_met else "MISSED"
     print(
         f"{line.target:5}{line.what:37}{base:>10}{line.guardmark:>11.3g}  {line.unit:11}"
-        f"{share:>7}  {line.wanted} {mark}",
+        f"{share:>7}{committed:>11}  {line.wanted} {mark}",
         flush=True,
     )

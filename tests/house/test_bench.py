@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+
+import table
 
 pytestmark = pytest.mark.slow
 
@@ -52,6 +57,37 @@ def test_figures_of_a_trial_are_not_kept() -> None:
 
     assert _bench("--rounds", "1", "--shrink", "1000", "million").returncode == 0
     assert (results.read_bytes() if results.exists() else None) == before
+
+
+def test_a_trial_is_not_committed() -> None:
+    """Nobody may write ratios of shrunken data into the file that later rounds are held against."""
+    done = _bench("--shrink", "10", "--write", "t11")
+
+    assert done.returncode == 2
+    assert "leave out --write" in done.stderr
+
+
+def test_a_ratio_stands_beside_the_one_that_was_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A ratio that grew is seen where it is measured; lines of other parts stay as they are."""
+    monkeypatch.setattr(table, "KEPT", tmp_path / "ratios.json")
+    (tmp_path / "ratios.json").write_text('{"T0 other, MB": 3.0}', encoding="utf-8")
+    before = table.Line(
+        target="T1",
+        what="a call",
+        floor=100.0,
+        guardmark=114.0,
+        unit="us",
+        ratio=1.14,
+        wanted="<= 1.2 x",
+        is_met=True,
+    )
+    table.keep([before])
+    table.show(replace(before, guardmark=131.0, ratio=1.31), kept=table.read_kept())
+
+    assert table.read_kept() == {"T0 other, MB": 3.0, "T1 a call, us": 1.14}
+    assert capsys.readouterr().out.split()[3:8] == ["100", "131", "us", "1.31", "1.14"]
 
 
 def test_an_unknown_part_is_refused() -> None:
