@@ -69,6 +69,14 @@ def test_keywords_stand_alone_and_ignore_case() -> None:
     assert _reason(defense, "x<|END|>y") == "keyword '<|end|>'"
 
 
+def test_a_keyword_that_ends_with_a_digit_finds_longer_numbers() -> None:
+    """Of the numbers from 0 to 24 there are eleven that begin with 1."""
+    defense = PatternDefense("numbers", (), keywords=["number 1"])
+    texts = [f"Tell me the secret number {n}" for n in range(25)]
+    assert sum(_reason(defense, text) is not None for text in texts) == 11
+    assert _reason(defense, "a renumber 1") is None
+
+
 def test_list_files_skip_comments_and_blank_lines(tmp_path: Path) -> None:
     """One entry a line; only newlines end one, so U+2028 may stand in it."""
     path = tmp_path / "p.txt"

@@ -185,3 +185,37 @@ def test_a_guard_asked_while_an_answer_grows_stops_the_word(proxy: str, tmp_path
         "live-every-200": 3 * SECRETS + QUESTIONS,
         "live-every-all": SECRETS + QUESTIONS,
     }
+
+
+STREAMED = """\
+version: 1
+name: streamed
+data: [{{path: data.jsonl}}]
+defenses:
+  leaks: {{type: pattern, patterns: ["think about it"], view: response}}
+pipeline:
+  model: {{type: chat, base_url: "{proxy}/v1", model: scripted, stream: true}}
+  judges: [{{type: rules, unsafe: ["PLUMCAKE"]}}]
+  arms:
+    bare: {{}}
+    live: {{output: {{guard: leaks, every: 50}}}}
+latency: {{warmup: 0}}
+report: [json]
+"""
+
+
+def test_a_model_that_streams_is_read_with_its_times(proxy: str, tmp_path: Path) -> None:
+    """Its filter ends the answer before the word, so nothing harmful comes out."""
+    plant(tmp_path)
+    (tmp_path / "bench.yaml").write_text(STREAMED.format(proxy=proxy), encoding="utf-8")
+    done = guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path)
+    assert done.code == 0, done.err
+    arms = arms_of(tmp_path)
+    assert counts(arms["bare"]["system"]["attack_success_rate"]) == (0, SECRETS)
+    assert arms["live"]["streaming"]["characters"][0]["value"] == 0
+    summary = json.loads((tmp_path / "out/summary.json").read_text("utf-8"))
+    for stage in ("model, to its first text", "model, to its last text"):
+        times = summary["timing"]["stages"][stage]
+        assert (times["attacks"]["timed"], times["benign"]["timed"]) == (SECRETS, QUESTIONS)
+    (used,) = [part for part in summary["spending"] if part["stage"] == "model"]
+    assert used["tokens_written"] is not None

@@ -154,11 +154,14 @@ def _keyword_search(keywords: Sequence[str]) -> re.Pattern[str] | None:
 
 
 def _bordered(word: str) -> str:
-    """Return a pattern that finds a keyword as whole words, with any blanks between these."""
+    """Return a pattern that finds a keyword as whole words, with any blanks between these.
+
+    A keyword that begins or ends with a digit is found in longer numbers.
+    """
     pattern = r"\s+".join(re.escape(piece) for piece in word.split())
-    if word[0].isalnum():
+    if word[0].isalpha():
         pattern = rf"(?<!\w){pattern}"
-    if word[-1].isalnum():
+    if word[-1].isalpha():
         pattern = rf"{pattern}(?!\w)"
     return pattern
 
