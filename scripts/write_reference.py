@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 from crosswalk_page import crosswalk_page
+from records_page import records_page
 from write_schemas import schema_files
 
 from guardmark.app.parts.loading import config_schema
@@ -134,6 +135,7 @@ PAGES = {
     "commands.md": commands_page,
     "configuration.md": configuration_page,
     "crosswalk.md": crosswalk_page,
+    "records.md": records_page,
 }
 
 

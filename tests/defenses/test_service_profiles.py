@@ -147,6 +147,18 @@ async def test_a_recorded_answer_becomes_the_stated_decision(
     assert [c.name for c in (evidence.categories if evidence else ())] == example.categories
 
 
+async def test_what_model_armor_de_identifies_goes_on(ask: Ask) -> None:
+    """The text that it gives back takes the place of the one that was sent."""
+    texts = {}
+    for example in service_profile("google-model-armor").examples:
+        decision = await ask("google-model-armor", answer(example.body, example.status))
+        texts[example.about] = decision.text
+    masked = {about: text for about, text in texts.items() if text is not None}
+    assert masked == {
+        "personal data was de-identified, and nothing else found": "call [PERSON_NAME]"
+    }
+
+
 @pytest.mark.parametrize("name", NAMES)
 async def test_the_text_is_sent_byte_for_byte_and_the_key_in_its_header(
     ask: Ask, name: str
