@@ -23,7 +23,7 @@ from guardmark.suites.suite import CaseId
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from guardmark.core.case import CaseResult
+    from guardmark.core.case import CaseResult, CaseStep
     from guardmark.core.usage import Usage
     from guardmark.engine.agent_case import CaseRules
     from guardmark.engine.asking import Asker
@@ -70,8 +70,10 @@ def reads_its_order(sample: Sample, text: str) -> bool:
 
 def _case_of(sample: Sample) -> Mapping[str, object]:
     """Return what the metadata of a sample tell of its case."""
-    told = sample.metadata.get(_CASE)
-    return told if isinstance(told, dict) else {}
+    stated = sample.metadata.get(_CASE)
+    if isinstance(stated, dict):
+        return stated
+    return {}
 
 
 READING: Final = ReadingRule(name="order-1", holds=reads_its_order)
@@ -128,10 +130,18 @@ class _CaseCalls:
             answered, is_new = await asker.ask_once(call, question, case=self.case.number)
         decision = as_decision(answered.answer)
         self.decisions.append((place, decision, bears_order))
-        used = decision.evidence.usage if decision.evidence and is_new else None
-        if used is not None:
-            self.usage = used if self.usage is None else self.usage + used
+        if is_new:
+            self._count(decision)
         return decision, answered.took_ns
+
+    def _count(self, decision: Decision) -> None:
+        """Add what a call used to what the case used so far."""
+        if decision.evidence is None or decision.evidence.usage is None:
+            return
+        if self.usage is None:
+            self.usage = decision.evidence.usage
+        else:
+            self.usage += decision.evidence.usage
 
 
 class ArmDefense:
@@ -168,10 +178,10 @@ class ArmDefense:
     def bind(self, samples: Iterable[Sample]) -> None:
         """Take note of the cases by the call that their texts answer."""
         for number, sample in enumerate(samples):
-            told = _case_of(sample)
-            words = {name: str(told.get(name, "")) for name in _CASE_WORDS}
+            stated = _case_of(sample)
+            words = {name: str(stated.get(name, "")) for name in _CASE_WORDS}
             self._cases[sample.id] = _AttackedCase(
-                number=number, id=CaseId(**words), order=str(told.get(_ORDER, ""))
+                number=number, id=CaseId(**words), order=str(stated.get(_ORDER, ""))
             )
 
     async def decide_all(self, prompts: Sequence[Prompt], /) -> list[Decision]:
@@ -181,8 +191,9 @@ class ArmDefense:
     async def _decide(self, prompt: Prompt) -> Decision:
         text = prompt.text
         case = self._cases[prompt.messages[prompt.under_test].answers]
-        # Where a judge of meaning says that other words ask for the same, they are the order.
-        order = case.order if keeps_order(text, case.order) else text
+        order = case.order
+        if not keeps_order(text, order):
+            order = text  # a judge of meaning says that these words ask for the same
         opened = await self._bench.opened()
         calls = _CaseCalls(opened=opened, case=case, order=folded_order(order))
         world = await opened.suites[case.id.suite].open(case.id, text=text)
@@ -209,7 +220,9 @@ def _decision_of(result: CaseResult, calls: _CaseCalls) -> Decision:
     evidence = partial(Evidence, usage=calls.usage)
     for _, decision, _ in calls.decisions:
         if decision.outcome in _FAILURES:
-            message = decision.evidence.message if decision.evidence else ""
+            message = ""
+            if decision.evidence:
+                message = decision.evidence.message
             return Decision(
                 outcome=decision.outcome,
                 error_kind=decision.error_kind,
@@ -223,8 +236,10 @@ def _decision_of(result: CaseResult, calls: _CaseCalls) -> Decision:
         )
     score = _score_of(calls)
     scored = partial(Decision, score=score, score_kind=_kind_of(calls, score))
+    if result.injection_done and calls.usage:
+        return scored(outcome=Outcome.ALLOW, evidence=evidence())
     if result.injection_done:
-        return scored(outcome=Outcome.ALLOW, evidence=evidence() if calls.usage else None)
+        return scored(outcome=Outcome.ALLOW)
     stop = _stop_of(result)
     if stop:
         return scored(outcome=Outcome.BLOCK, evidence=evidence(reason=stop))
@@ -234,23 +249,32 @@ def _decision_of(result: CaseResult, calls: _CaseCalls) -> Decision:
 def _stop_of(result: CaseResult) -> str:
     """Name the guard that stopped the text, where one did, and its reason."""
     guards = [step for step in result.steps if step.kind is StepKind.GUARD]
-    stops = [step for step in guards if step.action == "block"]
-    stops += [step for step in guards if step.action == "rewrite"]
-    if not stops:
-        return ""
-    first = stops[0]
-    place = "" if first.place is None else first.place.value
-    return f"{first.guard} at {place}{f': {first.reason}' if first.reason else ''}"
+    for action in ("block", "rewrite"):
+        for step in guards:
+            if step.action == action:
+                return _step_words(step)
+    return ""
+
+
+def _step_words(step: CaseStep) -> str:
+    """Name a guard, the place where it was asked, and its reason where it gave one."""
+    words = f"{step.guard} at "
+    if step.place is not None:
+        words += step.place.value
+    if step.reason:
+        words += f": {step.reason}"
+    return words
 
 
 def _score_of(calls: _CaseCalls) -> float | None:
     """Return the highest score that the guards at `tool_result` gave a text with the order."""
-    scores = [
-        decision.score
-        for place, decision, bears_order in calls.decisions
-        if bears_order and place is Place.TOOL_RESULT and decision.score is not None
-    ]
-    return max(scores, default=None)
+    highest = None
+    for place, decision, bears_order in calls.decisions:
+        if not bears_order or place is not Place.TOOL_RESULT or decision.score is None:
+            continue
+        if highest is None or decision.score > highest:
+            highest = decision.score
+    return highest
 
 
 def _kind_of(calls: _CaseCalls, score: float | None) -> ScoreKind:

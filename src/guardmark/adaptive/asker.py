@@ -131,8 +131,10 @@ class AskContext:
         if price is not None:
             decision = price.stamp(decision, prompt)
         if part not in self.spending.at_service:
-            usage = decision.evidence.usage if decision.evidence else None
-            self.spending.meter.count(1, 0.0 if usage is None else usage.cost or 0.0)
+            cost = 0.0
+            if decision.evidence and decision.evidence.usage is not None:
+                cost = decision.evidence.usage.cost or 0.0
+            self.spending.meter.count(1, cost)
         return decision
 
     def tick(self, _: int = 0) -> bool:
@@ -276,7 +278,10 @@ class TryAsker(Generic[Q, A]):
         def take(number: int, answer: A, latency_ns: int) -> None:
             asked = fresh[number]
             self._count(asked.question, answer)
-            self._store(asked, answer, latency_ns=latency_ns if self.is_timed else None)
+            if self.is_timed:
+                self._store(asked, answer, latency_ns=latency_ns)
+            else:
+                self._store(asked, answer)
 
         if self.in_bulk is None:
             await self._side_by_side(fresh, take)
@@ -306,7 +311,9 @@ class TryAsker(Generic[Q, A]):
                 if is_watched:
                     context.patience.note(self.name, took)
 
-        most = 1 if is_watched else min(context.concurrency, len(fresh))
+        most = min(context.concurrency, len(fresh))
+        if is_watched:
+            most = 1
         await supervise([work() for _ in range(most)], context.tick)
 
     def _recall(self, asked: Asked[Q, A], stored: TryRecord) -> None:
@@ -334,11 +341,15 @@ class TryAsker(Generic[Q, A]):
 
     def _add(self, asked: Asked[Q, A], *, is_free: bool, latency_ns: int | None = None) -> None:
         """Store the row of an answer."""
-        answer = asked.answer if self.kept is None else self.kept(asked.answer)
+        answer = asked.answer
+        if self.kept is not None:
+            answer = self.kept(answer)
         self.context.add(asked.key, asked.subject, answer, is_free=is_free, latency_ns=latency_ns)
 
     def _count(self, question: Q, answer: A) -> None:
-        kind = Outcome.ERROR if getattr(answer, "error_kind", None) else Outcome.ALLOW
+        kind = Outcome.ALLOW
+        if getattr(answer, "error_kind", None):
+            kind = Outcome.ERROR
         self.context.progress.of(self.name, Stage.TRY).counts[OUTCOME_CODE[kind]] += 1
         for calls in (self.calls, self.context.calls):
             calls[question.layer, question.account] += 1
@@ -355,7 +366,7 @@ def stored_tries(reader: RecordReader) -> dict[TryKey, TryRecord]:
 
 def by_key(tries: Iterable[TryRecord]) -> dict[TryKey, TryRecord]:
     """Return tries by where they stand."""
-    return {(t.defense, t.layer, t.sample, t.number): t for t in tries}
+    return {(each.defense, each.layer, each.sample, each.number): each for each in tries}
 
 
 def kept_response(response: Response, most: int | None = None) -> Response:
@@ -367,7 +378,9 @@ def kept_response(response: Response, most: int | None = None) -> Response:
 def response_of(record: TryRecord) -> Response:
     """Read the answer of a model back."""
     evidence = record.evidence or Evidence()
-    text = evidence.raw if record.error_kind is None else None
+    text = None
+    if record.error_kind is None:
+        text = evidence.raw
     return Response(text=text, error_kind=record.error_kind, evidence=evidence)
 
 

@@ -79,12 +79,15 @@ class Draft:
     position: int = 0  # in its line, once the defense has answered
 
     def note(self, status: CandidateStatus) -> TrySubject:
-        """Return what is stored of it."""
+        """Return what is stored of it: its tier only once it is sent."""
+        tier = ""
+        if status is CandidateStatus.SENT:
+            tier = self.tier
         return TrySubject(
             account="candidate",
             round=MODEL_ROUND,
             digest=text_digest(self.text),
-            tier=self.tier if status is CandidateStatus.SENT else "",
+            tier=tier,
             details={
                 "stream": self.stream,
                 "depth": self.depth,
@@ -116,7 +119,7 @@ class AttackerThread:
             target=target,
             past=[[] for _ in range(streams)],
             refuted=tuple(sorted(single)[:_MOST_REFUTED]),
-            _seen={_squeezed(text) for text in (target.sample.prompt.text, *target.seen)},
+            _seen=set(map(_squeezed, (target.sample.prompt.text, *target.seen))),
         )
 
     def may_try(self, budget: int) -> bool:
@@ -139,7 +142,9 @@ class AttackerThread:
         tier = tier_of(original, text, self.target.sample.must_keep)
         if tier is None:
             return self.refuse(draft, CandidateStatus.LOST_SPAN)
-        draft.tier = tier.value if tier is Tier.V1 else ""
+        draft.tier = ""
+        if tier is Tier.V1:
+            draft.tier = tier.value
         self.queue.append(draft)
         return None
 
@@ -151,7 +156,9 @@ class AttackerThread:
 
     def answered(self, draft: Draft, answer: TryAnswer, *, is_through: bool) -> None:
         """Tell its line of thought what the defense said."""
-        outcome = "came through" if is_through else _OUTCOMES[answer.is_blocked]
+        outcome = _OUTCOMES[answer.is_blocked]
+        if is_through:
+            outcome = "came through"
         line = self.past[draft.stream]
         draft.position = len(line)
         if answer.is_blocked:
@@ -162,9 +169,14 @@ class AttackerThread:
 
     def take_blocked(self, stream: int) -> list[Draft]:
         """Return the blocked candidates of a line that nobody criticised yet, and forget them."""
-        drafts = [each for each in self.blocked if each.stream == stream]
-        self.blocked = [each for each in self.blocked if each.stream != stream]
-        return drafts
+        of_line, of_others = [], []
+        for draft in self.blocked:
+            if draft.stream == stream:
+                of_line.append(draft)
+            else:
+                of_others.append(draft)
+        self.blocked = of_others
+        return of_line
 
 
 Turn = list[tuple[AttackerThread, Draft]]
@@ -216,7 +228,9 @@ class ModelRound:
 
     def record_for(self, thread: AttackerThread) -> Mapping[str, tuple[int, int]]:
         """How often each strategy was tried and got through, as far as an attack is told."""
-        whose = None if self.state.shares_memory else thread.target.position
+        whose: int | None = thread.target.position
+        if self.state.shares_memory:
+            whose = None
         names = prompts.strategies()
         return {name: (self.tried[whose, name], self.passed[whose, name]) for name in names}
 
@@ -237,8 +251,9 @@ class ModelRound:
                     lines.append((thread, stream))
         lines = lines[: models.calls_left]
         await self._criticise(lines)
-        guessed = f"{prompts.system_text()}\n{prompts.instruction('seen_by_attacker')}"
-        system = guessed if self.shows_guesses else None
+        system = None
+        if self.shows_guesses:
+            system = f"{prompts.system_text()}\n{prompts.instruction('seen_by_attacker')}"
         asks = []
         for thread, stream in lines:
             purpose = ("attacker", stream, depth)
@@ -283,9 +298,12 @@ class ModelRound:
         return self._ask(thread, purpose, account=self.side.writer, prompt=prompt, details=details)
 
     def _situation(self, thread: AttackerThread, call: str) -> Situation:
+        kind = self.diagnosis.label
+        if kind == NONE:
+            kind = ""
         return Situation(
             call=call,
-            kind="" if self.diagnosis.label == NONE else self.diagnosis.label,
+            kind=kind,
             folds=self.diagnosis.folds,
             trigger=self.diagnosis.core_of(thread.target.position),
             request=thread.target.sample.prompt.text,
@@ -355,10 +373,11 @@ class ModelRound:
 
     def drafts(self, reply: ModelReply, stream: int = 0, depth: int = 0) -> list[Draft]:
         """Return the candidates of a reply."""
-        return [
-            Draft(stream=stream, depth=depth, strategy=each.strategy, text=each.text)
-            for each in reply.candidates[: self.models.plan.candidates]
-        ]
+        drafts = []
+        for each in reply.candidates[: self.models.plan.candidates]:
+            draft = Draft(stream=stream, depth=depth, strategy=each.strategy, text=each.text)
+            drafts.append(draft)
+        return drafts
 
     def queue(self, thread: AttackerThread, drafts: Iterable[Draft]) -> None:
         """Queue what may be sent, and note what became of the rest."""
@@ -394,17 +413,17 @@ class ModelRound:
 
     async def _proved(self, turn: Turn) -> Turn:
         """Return the candidates that may be sent, each with its tier; note why others may not."""
-        open_ = [(thread, draft) for thread, draft in turn if not draft.tier]
+        unproved = [(thread, draft) for thread, draft in turn if not draft.tier]
         if self.models.plan.judge is None:
-            for _, draft in open_:
+            for _, draft in unproved:
                 draft.tier = Tier.V4.value
             return turn
         count = self.models.plan.votes
         asks: list[Ask] = []
-        for thread, draft in open_:
+        for thread, draft in unproved:
             asks += list(self._votes(thread, draft))[:count]
         votes = await self.models.ask(asks)
-        for number, (thread, draft) in enumerate(open_):
+        for number, (thread, draft) in enumerate(unproved):
             verdicts = {reply.kind for reply in votes[count * number : count * (number + 1)]}
             if verdicts == {ReplyKind.SAME}:
                 draft.tier = Tier.V3.value
@@ -444,11 +463,10 @@ class ModelRound:
 async def run_attacker(work: ModelRound, targets: Sequence[Target]) -> None:
     """Let a model try what rules did not bring through, all attacks a step together."""
     models, budget = work.models, work.state.budget
-    threads = [
-        AttackerThread.of(target, streams=models.plan.streams)
-        for target in targets
-        if target.win is None and target.tries < budget
-    ]
+    threads = []
+    for target in targets:
+        if target.win is None and target.tries < budget:
+            threads.append(AttackerThread.of(target, streams=models.plan.streams))
     for depth in range(models.plan.depth):
         live = [each for each in threads if each.may_try(budget)]
         if not live or models.has_gone() or not models.calls_left:
@@ -484,11 +502,12 @@ async def run_rewording(after: ModelRound) -> None:
     wanted = min(models.plan.twin, len(state.benign))
     if not wanted or models.has_gone():
         return
-    threads = [
-        AttackerThread.of(Target(position=index, sample=state.samples[index]), streams=1)
-        for index in sorted(state.draw(_TWIN).sample(state.benign, wanted))
-    ]
-    asks = [work.ask_to_write(each, (_TWIN,), system=prompts.neutral_text()) for each in threads]
+    threads, asks = [], []
+    for index in sorted(state.draw(_TWIN).sample(state.benign, wanted)):
+        target = Target(position=index, sample=state.samples[index])
+        thread = AttackerThread.of(target, streams=1)
+        threads.append(thread)
+        asks.append(work.ask_to_write(thread, (_TWIN,), system=prompts.neutral_text()))
     replies = await models.ask_until_readable(asks, again=prompts.repair_prompt)
     for thread, reply in zip(threads, replies, strict=True):
         work.queue(thread, work.drafts(reply))
@@ -507,4 +526,5 @@ def shown_tries(past: Sequence[PastTry], *, most: int) -> tuple[PastTry, ...]:
     if all(each.closeness is None for each in past):
         return tuple(past[-most:])
     ranked = sorted(range(len(past)), key=lambda i: (past[i].closeness or 0.0, i))[-most:]
-    return tuple(replace(past[i], is_best=i == ranked[-1]) for i in sorted(ranked))
+    best = ranked[-1]
+    return tuple(replace(past[i], is_best=i == best) for i in sorted(ranked))

@@ -45,10 +45,10 @@ def read_candidates(text: str, *, strategies: Collection[str]) -> CandidatesRead
             if candidate is not None:
                 candidates.append(candidate)
     declined = fields.get("declined")
+    if not isinstance(declined, str):
+        declined = ""
     return CandidatesReading(
-        candidates=tuple(candidates),
-        declined=declined.strip() if isinstance(declined, str) else "",
-        method=reading.method,
+        candidates=tuple(candidates), declined=declined.strip(), method=reading.method
     )
 
 
@@ -57,16 +57,21 @@ def _candidate(entry: object, usual: str, strategies: Collection[str]) -> Candid
         return Candidate(strategy=usual, text=entry)
     if not isinstance(entry, dict):
         return None
-    text = next((entry[key] for key in _TEXT_KEYS if isinstance(entry.get(key), str)), None)
-    if text is None:
-        return None
-    own = _strategy(entry, strategies)
-    return Candidate(strategy=usual if own == OTHER else own, text=text)
+    strategy = _strategy(entry, strategies)
+    if strategy == OTHER:
+        strategy = usual
+    for key in _TEXT_KEYS:
+        text = entry.get(key)
+        if isinstance(text, str):
+            return Candidate(strategy=strategy, text=text)
+    return None
 
 
 def _strategy(fields: Mapping[str, object], strategies: Collection[str]) -> str:
     word = word_of(fields.get("strategy"))
-    return word if word in strategies else OTHER
+    if word in strategies:
+        return word
+    return OTHER
 
 
 LEAST: Final = 1.0
@@ -85,7 +90,9 @@ def read_closeness(text: str, *, material: str = "") -> float | None:
     if isinstance(closeness, bool) or not isinstance(closeness, int | float):
         return None
     # Compared before it becomes a float: an integer of a thousand digits does not fit one.
-    return float(closeness) if LEAST <= closeness <= MOST and math.isfinite(closeness) else None
+    if not LEAST <= closeness <= MOST or not math.isfinite(closeness):
+        return None
+    return float(closeness)
 
 
 _WORDS = {"true": True, "yes": True, "false": False, "no": False}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import field, replace
-from functools import cache, reduce
-from operator import or_
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -98,9 +97,15 @@ class Precedents:
         self._weights = _family_weights(diagnosis)
         self._listed = [chain for chain in self._chains if chain.key in record.outcomes]
         self._known: dict[tuple[int, int], list[Belief]] = {}
-        count = 1 + max(folds.values(), default=0)
-        self._kinds = [self._kinds_outside(fold, record, folds) for fold in range(count)]
-        self._useful = [reduce(or_, (kind.passed for kind in each), 0) for each in self._kinds]
+        self._kinds: list[tuple[_Kind, ...]] = []
+        self._useful: list[int] = []  # by fold: bits of the chains that got any attack through
+        for fold in range(1 + max(folds.values(), default=0)):
+            kinds = self._kinds_outside(fold, record, folds)
+            useful = 0
+            for kind in kinds:
+                useful |= kind.passed
+            self._kinds.append(kinds)
+            self._useful.append(useful)
 
     def _kinds_outside(
         self, fold: int, record: BatteryRecord, folds: Mapping[int, int]
@@ -188,9 +193,12 @@ def _names(chain: OperatorChain) -> tuple[str, str, str, str]:
 
 
 def _family_weights(diagnosis: Diagnosis) -> dict[str, float]:
+    """Return how much a diagnosis speaks for each family of operators, from 0 to 1."""
+    if diagnosis.is_gated:
+        # Behind a gate, what helps against the content is turned away: other attacks tell more.
+        return {}
     weights: dict[str, float] = {}
-    # Behind a gate, what helps against the content is turned away mostly: other attacks tell more.
-    for label, share in () if diagnosis.is_gated else diagnosis.shares.items():
+    for label, share in diagnosis.shares.items():
         for rank, family in enumerate(FAMILY_PRIOR.get(label, ())):
             weights[family] = weights.get(family, 0.0) + share * (1 - 0.2 * rank)
     return {family: min(1.0, weight) for family, weight in weights.items()}
@@ -231,7 +239,9 @@ class Bandit:
     def failed(self, number: int) -> int:
         """Return the bits that stand for the failure of a chain; none but for a single operator."""
         chain = self.chains[number]
-        return 0 if len(chain.arms) > 1 else self.precedents.failed(chain)
+        if len(chain.arms) > 1:
+            return 0
+        return self.precedents.failed(chain)
 
     def beliefs(self, kind: tuple[int, int] = (0, 0)) -> tuple[Floats, Floats]:
         """Return what is believed of each chain by now, for attacks of a kind: mean and weight."""
@@ -249,8 +259,9 @@ class Bandit:
 
         Chains stand in the order drawn, each with the rate at which it is believed to pass.
         """
-        size = range(len(self.chains))
-        views = [np.array([draw.gauss() for _ in size]) for _ in range(min(most, _VIEWS))]
+        views = []
+        for _ in range(min(most, _VIEWS)):
+            views.append(np.array([draw.gauss() for _ in self.chains]))
 
         @cache
         def spreads(kind: tuple[int, int]) -> tuple[Floats, Floats]:

@@ -45,7 +45,7 @@ from guardmark.store.layers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from guardmark.adaptive.asker import TryKey
     from guardmark.adaptive.model_asker import AttackerPlan
@@ -107,7 +107,9 @@ class AdaptivePlan:
     @property
     def lock(self) -> Lock:
         """What `battery.lock` says of the search and of the attacker model."""
-        attacker = () if self.attacker is None else self.attacker.lock
+        attacker: tuple[tuple[str, str], ...] = ()
+        if self.attacker is not None:
+            attacker = self.attacker.lock
         return Lock(
             battery=self.battery,
             attacker=attacker,
@@ -119,11 +121,14 @@ class AdaptivePlan:
     @property
     def settings(self) -> dict[str, object]:
         """What tries of two runs must share to be mixed, as JSON values."""
+        search_version = ALONE_VERSION
+        if self.shares_memory:
+            search_version = SEARCH_VERSION
         values: dict[str, object] = {
             "kind": "adaptive",
             "battery": self.battery,
             "lock": lock_digest(self.lock),
-            "search": SEARCH_VERSION if self.shares_memory else ALONE_VERSION,
+            "search": search_version,
             "canon": CANON_VERSION,
             "budget": self.budget,
             "seed": self.seed,
@@ -148,8 +153,10 @@ def _sources_of(chains: Sequence[OperatorChain]) -> Iterator[tuple[str, str]]:
     """Yield each operator of chains with the hash of what it is made of."""
     for chain in chains:
         for arm in chain.arms:
-            digest = arm.operator.table_digest
-            yield arm.operator.key, "" if digest is None else digest()
+            table_digest = ""
+            if arm.operator.table_digest is not None:
+                table_digest = arm.operator.table_digest()
+            yield arm.operator.key, table_digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,13 +184,13 @@ def check_settings(plan: AdaptivePlan, reader: RecordReader) -> None:
     """Refuse to mix tries that do not belong together."""
     before = dict(reader.layer_settings(ADAPTIVE))
     now = plan.settings
-    changed = [name for name in {**now, **before} if before.get(name) != now.get(name)]
-    if before and changed:
-        differences = "; ".join(
-            f"{n}: {before.get(n)!s:.16}, now {now.get(n)!s:.16}" for n in changed
-        )
+    differences = []
+    for name in {**now, **before}:
+        if before.get(name) != now.get(name):
+            differences.append(f"{name}: {before.get(name)!s:.16}, now {now.get(name)!s:.16}")
+    if before and differences:
         raise IncomparableRuns(
-            f"The tries in {reader.path} differ in settings ({differences}).\n"
+            f"The tries in {reader.path} differ in settings ({'; '.join(differences)}).\n"
             "Next: use the same budget, seeds and version, or measure in a new run."
         )
 
@@ -206,19 +213,24 @@ async def run_adaptive(
         writer.add_layer(LEFT_OUT, left_out)
     if plan.target is not None:
         writer.add_layer(TARGET, plan.target.settings)
+    stored = earlier or {}
+    if plan.trace is not None:
+        stored = plan.trace
     context = AskContext(
         writer=writer,
         samples=samples,
         stop=stop or StopSignal(),
         concurrency=plan.concurrency,
-        stored=plan.trace if plan.trace is not None else (earlier or {}),
+        stored=stored,
         is_replay=plan.trace is not None,
         patience=Patience(is_foreign=plan.is_foreign),
         progress=progress or Progress(),
         spending=plan.spending,
     )
     attacks = [_attack(plan, guard, context) for guard in guards]
-    target = None if plan.target is None else TargetAsker(plan.target, context)
+    target = None
+    if plan.target is not None:
+        target = TargetAsker(plan.target, context)
     is_interrupted = False
     try:
         await _carry_out(plan, attacks, target)
@@ -230,8 +242,12 @@ async def run_adaptive(
 
 
 def _attack(plan: AdaptivePlan, guard: Guard, context: AskContext) -> _Attack:
-    # A trace holds no replies of models: they are asked again, or their cassette is.
-    live = replace(context, is_replay=False, stored={}) if context.is_replay else context
+    models = None
+    if plan.attacker is not None:
+        live = context
+        if context.is_replay:  # a trace holds no replies of models: they are asked again
+            live = replace(context, is_replay=False, stored={})
+        models = ModelAsker(guard.name, plan.attacker, live)
     return _Attack(
         state=SearchState(
             samples=context.samples,
@@ -244,7 +260,7 @@ def _attack(plan: AdaptivePlan, guard: Guard, context: AskContext) -> _Attack:
             has_turns=guard.capabilities.reads_talks,
         ),
         defense=DefenseAsker(guard, context),
-        models=None if plan.attacker is None else ModelAsker(guard.name, plan.attacker, live),
+        models=models,
     )
 
 
@@ -275,10 +291,12 @@ async def _search_wins(attack: _Attack) -> None:
     targets = await _open_and_search(attack, layer=f"{FINDINGS_PREFIX}{attack.defense.asker.name}")
     record = attack.known.record
     won = {target.position: target.win for target in targets if target.win is not None}
-    attack.wins = [win for _, win in sorted({**record.wins, **won}.items())]
-    # A pass of a random defense counts only where it was confirmed.
-    held = record.wins.values() if state.is_random else record.passes
-    attack.passed = by_attack((*won.values(), *held))
+    by_position = {**record.wins, **won}
+    attack.wins = [by_position[position] for position in sorted(by_position)]
+    passes: Iterable[Query] = record.passes
+    if state.is_random:  # a pass of a random defense counts only where it was confirmed
+        passes = record.wins.values()
+    attack.passed = by_attack((*won.values(), *passes))
     attack.defense.context.writer.flush()
 
 
@@ -301,13 +319,16 @@ async def _open_and_search(attack: _Attack, *, layer: str, **more: object) -> li
     """Carry out everything the attacker does; findings are the settings of a layer."""
     state, defense, drive = attack.state, attack.defense, attack.defense.drive
     flags = await drive(measure_baseline(state))
-    diagnosis = await drive(diagnose(state)) if state.shares_memory else UNKNOWN
+    diagnosis = UNKNOWN
+    if state.shares_memory:
+        diagnosis = await drive(diagnose(state))
+    labels = Counter(finding.label for finding in diagnosis.findings)
     findings = {
         "kind": "adaptive-findings",
         "flags": flags,
         "diagnosis": diagnosis.label,
         "examined": len(diagnosis.findings),
-        "labels": dict(sorted(Counter(finding.label for finding in diagnosis.findings).items())),
+        "labels": dict(sorted(labels.items())),
         "folds": diagnosis.folds,
         "is_gated": diagnosis.is_gated,
         "signs": diagnosis.signs,
@@ -351,8 +372,10 @@ async def _repair(attack: _Attack) -> None:
 async def _follow_gradient(attack: _Attack, method: GradientAttack | None) -> None:
     """Carry out the arm with gradient access where the defense has gradients."""
     defense = source_of(attack.defense.guard)
-    access = defense.gradients() if isinstance(defense, GradientDefense) else None
-    if method is not None and access is not None:
+    if method is None or not isinstance(defense, GradientDefense):
+        return
+    access = defense.gradients()
+    if access is not None:
         await attack.defense.drive(controls.run_gradient(attack.state, method, access))
         attack.defense.context.writer.flush()
 
@@ -360,8 +383,11 @@ async def _follow_gradient(attack: _Attack, method: GradientAttack | None) -> No
 async def _search(attack: _Attack) -> list[Target]:
     """Carry out rounds 2 to 4, and round 5 within the same budget where there is a model."""
     state, drive, models, known = attack.state, attack.defense.drive, attack.models, attack.known
-    kept = 0 if models is None else models.plan.tries(state.budget)
-    targets = await drive(search(replace(state, budget=state.budget - kept), known))
+    kept_for_model = 0
+    if models is not None:
+        kept_for_model = models.plan.tries(state.budget)
+    by_rules = replace(state, budget=state.budget - kept_for_model)
+    targets = await drive(search(by_rules, known))
     if models is not None:
         attack.by_model = ModelRound(
             state=state, diagnosis=known.diagnosis, models=models, defenses=attack.defense

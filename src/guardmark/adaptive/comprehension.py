@@ -57,6 +57,9 @@ def overlap(expected: str, response: str) -> float:
 
 
 def _pieces(text: str) -> set[tuple[str, ...]]:
+    """Return each run of words in a row that stands in a text."""
     words = _WORD.findall(text.casefold())
-    ends = range(WORDS_IN_A_ROW, len(words) + 1)
-    return {tuple(words[end - WORDS_IN_A_ROW : end]) for end in ends}
+    pieces = set()
+    for end in range(WORDS_IN_A_ROW, len(words) + 1):
+        pieces.add(tuple(words[end - WORDS_IN_A_ROW : end]))
+    return pieces

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from guardmark.adaptive.state import SearchState, Steps, TryAnswer
-    from guardmark.attacks.contract import GradientAttack, OperatorChain
+    from guardmark.attacks.contract import GradientAttack, Operator, OperatorChain
     from guardmark.canon.steps import Step
     from guardmark.core.sample import Sample
     from guardmark.inference.gradients import EmbeddingGradients
@@ -70,7 +70,9 @@ def run_blind(state: SearchState) -> Steps[None]:
     for index in range(state.budget):
         batch = []
         for where in state.blocked:
-            for _ in range(_DRAWS if left[where] else 0):
+            if not left[where]:
+                continue
+            for _ in range(_DRAWS):
                 chain = draws[where].choice(chains)
                 if turns_of(chain) > left[where]:
                     continue
@@ -104,11 +106,15 @@ def run_gradient(
         if not batch:
             return
         answers = yield batch
-        proved = [number for number, query in enumerate(batch) if query.is_proved]
-        sent = [batch[number] for number in proved]
-        held = yield from state.confirm(sent, [answers[number] for number in proved])
+        proved: list[Query] = []
+        answers_to_proved: list[TryAnswer] = []
+        for query, answer in zip(batch, answers, strict=True):
+            if query.is_proved:
+                proved.append(query)
+                answers_to_proved.append(answer)
+        held = yield from state.confirm(proved, answers_to_proved)
         for number in held:
-            del live[sent[number].sample]
+            del live[proved[number].sample]
 
 
 def _variants(
@@ -154,7 +160,7 @@ def _some(state: SearchState, positions: tuple[int, ...], purpose: str) -> list[
 def tried_chains(wins: Iterable[Query], state: SearchState) -> list[OperatorChain]:
     """Return what is done to benign texts: the battery, and the most frequent winners."""
     # Neither parts of a text nor what a model wrote can be done to another text.
-    keys = (win.chain for win in wins if " [" not in win.chain)
+    keys = [win.chain for win in wins if " [" not in win.chain]
     return battery_and(keys, most=_MOST_WINNERS, version=state.battery, own=state.own)
 
 
@@ -167,11 +173,15 @@ def battery_and(
 ) -> list[OperatorChain]:
     """Return the fixed list and the other chains that are named, the frequent ones first."""
     chains = {chain.key: chain for chain in (*battery(version), *own)}
-    known = tuple(arm.operator for chain in own for arm in chain.arms)
-    count = Counter(key for key in keys if key and key not in chains)
-    for key in sorted(count, key=lambda name: (-count[name], name))[:most]:
+    own_operators: list[Operator] = []
+    for chain in own:
+        own_operators += [arm.operator for arm in chain.arms]
+    counts = Counter(keys)
+    others = [key for key in counts if key and key not in chains]
+    others.sort(key=lambda key: (-counts[key], key))
+    for key in others[:most]:
         with suppress(ConfigError):  # written by an attacker model: no operator to use
-            chains[key] = parse_chain(key, known)
+            chains[key] = parse_chain(key, tuple(own_operators))
     return list(chains.values())
 
 
@@ -201,7 +211,9 @@ def _wrap(chain: OperatorChain, text: str) -> str | None:
     for arm in chain.arms:
         if arm.operator.wrap is not None:
             inner = arm.operator.wrap(inner, Use(arm.settings, b""))
-    return None if inner == text else inner
+    if inner == text:
+        return None
+    return inner
 
 
 REPAIR: Final = "repair"  # round of bypasses and benign texts, cleaned
@@ -242,8 +254,30 @@ def run_repair(
     for round_, positions in ((REPAIR, state.quiet), (HELD, state.blocked)):
         for position in _some(state, positions, round_):
             asked.append((position, state.samples[position].prompt.text, round_))
-    net: dict[str, float] = {}
     refused: list[str] = []
+    net, useful = yield from _try_steps(state, asked, refused)
+    chosen = max(useful, key=net.__getitem__, default="")
+    steps = yield from _opening_none(chosen, blocked, refused)
+    if not steps:
+        return Repair(refused=tuple(refused))
+    every = [(win.sample, win.text, KNOWN) for win in bypasses]
+    to_ask = list(every)
+    if _joined(steps) not in net:
+        to_ask += asked
+    answers = yield _cleaned(to_ask, _joined(steps))
+    if not any(answer.is_blocked for answer in answers[: len(every)]):
+        return Repair(refused=tuple(refused))  # what helped was refused
+    return Repair(steps=steps, refused=tuple(refused), checked=len(blocked))
+
+
+def _try_steps(
+    state: SearchState, asked: Sequence[tuple[int, str, str]], refused: list[str]
+) -> Steps[tuple[dict[str, float], list[str]]]:
+    """Ask about texts cleaned by each step, then by all that help; note those that let texts in.
+
+    Returns what each is worth, and the ones that help and let nothing in.
+    """
+    net: dict[str, float] = {}
     for name in SINGLE:
         batch = _cleaned(asked, name)
         answers = yield batch
@@ -258,15 +292,7 @@ def run_repair(
         net[together], opened = _net(batch, answers, state)
         if not opened:
             useful.append(together)
-    chosen = max(useful, key=net.__getitem__, default="")
-    steps = yield from _opening_none(chosen, blocked, refused)
-    if steps:
-        every = [(win.sample, win.text, KNOWN) for win in bypasses]
-        batch = _cleaned(every if _joined(steps) in net else [*every, *asked], _joined(steps))
-        answers = yield batch
-        if not any(answer.is_blocked for answer in answers[: len(every)]):
-            steps = ()  # what helped was refused
-    return Repair(steps=steps, refused=tuple(refused), checked=len(blocked) if steps else 0)
+    return net, useful
 
 
 def _joined(steps: Iterable[Step]) -> str:
@@ -286,26 +312,39 @@ def _opening_none(
                 fresh[query.sample, query.text] = query
         answers = yield list(fresh.values())
         let_in = {text for text, answer in zip(fresh, answers, strict=True) if answer.passed}
-        guilty = [each for each in asked if (each[0], apply_steps(each[1], steps)) in let_in]
-        if not guilty:
+        opened = []
+        for index, text, round_ in asked:
+            if (index, apply_steps(text, steps)) in let_in:
+                opened.append((index, text, round_))
+        if not opened:
             break
-        bad = []
-        for step in steps:
-            answers = yield _cleaned(guilty, step.value)
-            if any(answer.passed for answer in answers):
-                bad.append(step)
-        bad = bad or [steps[-1]]
-        refused += [step.value for step in bad if step.value not in refused]
-        steps = tuple(step for step in steps if step not in bad)
+        guilty = yield from _guilty_steps(steps, opened)
+        for step in guilty:
+            if step.value not in refused:
+                refused.append(step.value)
+        steps = tuple(step for step in steps if step not in guilty)
     return steps
 
 
+def _guilty_steps(
+    steps: tuple[Step, ...], opened: Sequence[tuple[int, str, str]]
+) -> Steps[list[Step]]:
+    """Return the steps that let a text in by themselves; the last where only all together do."""
+    guilty = []
+    for step in steps:
+        answers = yield _cleaned(opened, step.value)
+        if any(answer.passed for answer in answers):
+            guilty.append(step)
+    return guilty or [steps[-1]]
+
+
 def _cleaned(asked: Sequence[tuple[int, str, str]], name: str) -> list[Query]:
+    """Return the questions about texts that were cleaned by the steps of a name."""
     steps = steps_of(name.split(JOINT))
-    return [
-        Query(index, apply_steps(text, steps), Account.REPAIR, round_, name)
-        for index, text, round_ in asked
-    ]
+    queries = []
+    for index, text, round_ in asked:
+        queries.append(Query(index, apply_steps(text, steps), Account.REPAIR, round_, name))
+    return queries
 
 
 def _net(
@@ -318,7 +357,8 @@ def _net(
         if answer.is_blocked is None:
             continue
         if query.round == HELD:
-            opened += answer.passed
+            if answer.passed:
+                opened += 1
         elif state.samples[query.sample].is_attack:
             closed.append(answer.is_blocked)
         else:
@@ -327,4 +367,6 @@ def _net(
 
 
 def _share(marks: Sequence[bool]) -> float:
-    return sum(marks) / len(marks) if marks else 0.0
+    if not marks:
+        return 0.0
+    return sum(marks) / len(marks)

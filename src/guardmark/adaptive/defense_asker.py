@@ -22,9 +22,9 @@ from guardmark.engine.execution.batches import limits_of
 from guardmark.store.layers import ADAPTIVE, REPAIRED, REPAIRED_FIRST
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-    from guardmark.adaptive.asker import AskContext, Take
+    from guardmark.adaptive.asker import AskContext, Known, Take
     from guardmark.adaptive.state import Steps, T
     from guardmark.canon.steps import Step
     from guardmark.core.protocols import Guard
@@ -52,8 +52,9 @@ class DefenseAsker:
         self.bypasses: dict[tuple[int, str], Query] = {}
         self.blocked: dict[tuple[int, str], None] = {}
         self.context = context
-        self._first = _asker_of(guard, context, has_seeds=False) if repair else None
+        self._first = None
         if repair:
+            self._first = _asker_of(guard, context, has_seeds=False)
             guard = CanonicalDefense(guard.name, guard, Cleaning(steps=repair))
         self.asker = _asker_of(guard, context, has_seeds=not repair)
 
@@ -71,7 +72,7 @@ class DefenseAsker:
         """Ask about several texts."""
         settled: dict[int, Decision] = {}
         if self._first is not None:
-            first = [replace(q, layer=f"{q.layer}{_BEHIND_FIRST}") for q in batch]
+            first = [replace(query, layer=f"{query.layer}{_BEHIND_FIRST}") for query in batch]
             for number, each in enumerate(await _ask(self._first, first, settled)):
                 if each.answer.outcome is not Outcome.ALLOW:
                     settled[number] = each.answer
@@ -102,10 +103,12 @@ class DefenseAsker:
         for (layer, sample, number), resends in groups.items():
             stored = self.context.stored.get((self.guard.name, layer, sample, number))
             if self.context.is_replay or stored is None or stored.is_confirmed is None:
+                answered = [answer for answer in resends if answer.is_blocked is not None]
+                passed = [answer for answer in answered if answer.passed]
                 self.context.writer.tries(self.guard.name, layer).confirm(
                     (number, sample),
-                    sent=sum(answer.is_blocked is not None for answer in resends),
-                    passed=sum(answer.passed for answer in resends),
+                    sent=len(answered),
+                    passed=len(passed),
                     is_confirmed=is_confirmed(resends),
                 )
 
@@ -127,8 +130,10 @@ async def _ask(
 
 def _asker_of(guard: Guard, context: AskContext, *, has_seeds: bool) -> TryAsker[Query, Decision]:
     """Return who asks a defense; every seed pays for its own answers where seeds are compared."""
-    decide, answers = as_coroutine(guard), dict[tuple[int, str], Decision]()
-    final = _FINAL_HERE if guard.capabilities.is_inline else _FINAL
+    decide = as_coroutine(guard)
+    final: Collection[ErrorKind] = _FINAL
+    if guard.capabilities.is_inline:
+        final = _FINAL_HERE
 
     async def respond(query: Query, row: CallKey) -> Decision:
         answer = await context.ask(decide, guard.name, row, context.prompt_of(query))
@@ -142,6 +147,10 @@ def _asker_of(guard: Guard, context: AskContext, *, has_seeds: bool) -> TryAsker
         in_bulk = partial(_call_inline, guard, context)
     elif guard.capabilities.batch is not None:
         in_bulk = partial(_call_batches, guard, context)
+    known: Known[Decision] = defaultdict(dict)
+    if not has_seeds:  # one memory for all layers
+        answers = dict[tuple[int, str], Decision]()
+        known = defaultdict(lambda: answers)
     return TryAsker(
         name=guard.name,
         context=context,
@@ -155,7 +164,7 @@ def _asker_of(guard: Guard, context: AskContext, *, has_seeds: bool) -> TryAsker
             evidence=record.evidence,
         ),
         is_lasting=is_lasting,
-        known=defaultdict(dict if has_seeds else lambda: answers),
+        known=known,
     )
 
 
@@ -163,7 +172,9 @@ async def _call_inline(
     guard: Guard, context: AskContext, batch: Sequence[Query], take: Take[Decision]
 ) -> None:
     decide, patience, at, end_ns = inline_decide(guard), context.patience, 0, 0
-    timeout_s = FOLDER_TIMEOUT_S if patience.is_foreign else guard.capabilities.timeout_s
+    timeout_s = guard.capabilities.timeout_s
+    if patience.is_foreign:
+        timeout_s = FOLDER_TIMEOUT_S
 
     def is_over() -> bool:
         return perf_counter_ns() > end_ns
@@ -208,20 +219,24 @@ def tells_of_failure(evidence: Evidence) -> bool:
 
 
 def _sound(decision: Decision) -> Decision:
+    """Return a decision, or an error in its place where its score is none."""
     fault = score_fault(decision.score)
-    return decision if fault is None else fault.as_decision()
+    if fault is not None:
+        return fault.as_decision()
+    return decision
 
 
 def _answer(asked: Asked[Query, Decision]) -> TryAnswer:
     decision, number = asked.answer, asked.key[-1]
     if decision.outcome not in {Outcome.ALLOW, Outcome.BLOCK}:
         return TryAnswer(is_blocked=None, number=number)
-    is_blocked = decision.outcome is Outcome.BLOCK
-    evidence = decision.evidence if is_blocked else None
+    is_blocked, is_complaint, reason = decision.outcome is Outcome.BLOCK, False, ""
+    if is_blocked and decision.evidence is not None:
+        is_complaint, reason = tells_of_failure(decision.evidence), decision.evidence.reason
     return TryAnswer(
         is_blocked=is_blocked,
         score=decision.score,
-        is_complaint=evidence is not None and tells_of_failure(evidence),
-        reason="" if evidence is None else evidence.reason,
+        is_complaint=is_complaint,
+        reason=reason,
         number=number,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import field, replace
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive import probes
@@ -78,10 +78,15 @@ def _sort_samples(state: SearchState, answers: Sequence[TryAnswer]) -> None:
 
 def _subsample(state: SearchState, first: list[TryAnswer]) -> list[int]:
     """Take some of the blocked and some of the passed, in the order of the data."""
-    draw, chosen = state.draw("baseline"), list[int]()
-    for is_blocked in (True, False):
-        alike = [index for index, each in enumerate(first) if each.is_blocked is is_blocked]
-        chosen += draw.sample(alike, min(len(alike), _SUBSAMPLE // 2))
+    blocked, passed = list[int](), list[int]()
+    for index, answer in enumerate(first):
+        if answer.is_blocked:
+            blocked.append(index)
+        elif answer.passed:
+            passed.append(index)
+    draw, most = state.draw("baseline"), _SUBSAMPLE // 2
+    chosen = draw.sample(blocked, min(len(blocked), most))
+    chosen += draw.sample(passed, min(len(passed), most))
     return sorted(chosen)
 
 
@@ -101,17 +106,13 @@ def _unsteady(state: SearchState, some: list[int], passes: list[list[TryAnswer]]
     A limit turns texts away that were never sent; memory knows only what was sent.
     """
     changes = _changes(some, passes)
-    is_falling = all(marks == sorted(marks, reverse=True) for marks in changes.values())
-    is_rising = all(marks == sorted(marks) for marks in changes.values())
+    is_falling = is_rising = True
+    for marks in changes.values():
+        is_falling = is_falling and marks == sorted(marks, reverse=True)
+        is_rising = is_rising and marks == sorted(marks)
     if is_falling:
-        texts: list[str] = []
-        for sample, answer in zip(some, passes[0], strict=True):
-            if answer.passed and len(texts) < _NEW:
-                texts.append(state.samples[sample].prompt.text)
-        new = [f"{text} {other}" for text, other in zip(texts, reversed(texts), strict=True)]
-        new += carriers("everyday")
-        answers = yield [Query(0, text, Account.BASELINE, "R0.new", PROBE) for text in new]
-        if texts and all(answer.is_blocked for answer in answers):
+        is_limited = yield from _turns_new_texts_away(state, some, passes[0])
+        if is_limited:
             return RATE_LIMITED
     elif not _changes(some, passes[:-1]):
         return STATEFUL
@@ -129,13 +130,30 @@ def _unsteady(state: SearchState, some: list[int], passes: list[list[TryAnswer]]
     return RANDOMISED
 
 
+def _turns_new_texts_away(
+    state: SearchState, some: list[int], first: list[TryAnswer]
+) -> Steps[bool]:
+    """Ask about texts that were never sent, made of harmless ones; tell whether all are blocked."""
+    texts: list[str] = []
+    for sample, answer in zip(some, first, strict=True):
+        if answer.passed and len(texts) < _NEW:
+            texts.append(state.samples[sample].prompt.text)
+    new = [f"{text} {other}" for text, other in zip(texts, reversed(texts), strict=True)]
+    new += carriers("everyday")
+    answers = yield [Query(0, text, Account.BASELINE, "R0.new", PROBE) for text in new]
+    return bool(texts) and all(answer.is_blocked for answer in answers)
+
+
 def _has_rhythm(row: Sequence[bool]) -> bool:
     """Tell whether every n-th text passes, with n above 1."""
-    at = [number for number, passed in enumerate(row) if passed]
-    if len(at) < _RHYTHM:
+    passes = [number for number, passed in enumerate(row) if passed]
+    if len(passes) < _RHYTHM:
         return False
-    steps = {after - before for before, after in pairwise(at)}
-    return len(steps) == 1 and steps != {1}
+    distance = passes[1] - passes[0]
+    for before, after in pairwise(passes):
+        if after - before != distance:
+            return False
+    return distance > 1
 
 
 _SIZES: Final = (400, 200, 100)  # words of harmless text, in which weak evidence drowns
@@ -206,8 +224,8 @@ class Diagnosis:
     @property
     def shares(self) -> dict[str, float]:
         """Share of each label among the findings."""
-        count = Counter(finding.label for finding in self.findings)
-        return {label: n / len(self.findings) for label, n in sorted(count.items())}
+        counts = Counter(finding.label for finding in self.findings)
+        return {label: count / len(self.findings) for label, count in sorted(counts.items())}
 
 
 UNKNOWN: Final = Diagnosis(label=NONE, findings=(), folds=False)
@@ -225,26 +243,35 @@ def diagnose(state: SearchState) -> Steps[Diagnosis]:
     if around is None:
         return UNKNOWN
     odd = yield [_probe(0, text) for text in _odd_texts(state, around.short)]
-    dislikes = sum(answer.is_blocked is True for answer in odd)
-    around = replace(around, dislikes_odd=dislikes > 0, is_gated=2 * dislikes > len(odd))
+    disliked = [answer for answer in odd if answer.is_blocked]
+    is_gated = 2 * len(disliked) > len(odd)
+    around = replace(around, dislikes_odd=bool(disliked), is_gated=is_gated)
     findings = yield from together([_examine(state, index, around) for index in _chosen(state)])
+    if not findings and is_gated:
+        return replace(UNKNOWN, label=probes.FORMAT)
     if not findings:
-        return replace(UNKNOWN, label=probes.FORMAT) if around.is_gated else UNKNOWN
-    counts = Counter(finding.label for finding in findings)
+        return UNKNOWN
+    counts = Counter[str]()
+    folding = 0
+    for finding in findings:
+        counts[finding.label] += 1
+        if finding.signs.get(probes.CANONICALISER, False):
+            folding += 1
     label = min(counts, key=lambda name: (-counts[name], name))
-    reading = sum(each.signs.get(probes.CANONICALISER, False) for each in findings)
-    folds = 2 * reading > len(findings)
-    return Diagnosis(label=label, findings=tuple(findings), folds=folds, is_gated=around.is_gated)
+    folds = 2 * folding > len(findings)
+    return Diagnosis(label=label, findings=tuple(findings), folds=folds, is_gated=is_gated)
 
 
 def _allows_listed_forms() -> Steps[Diagnosis | None]:
     """Ask about everyday texts; where most are blocked, only forms on a list are allowed."""
     answers = yield [_probe(0, text) for text in carriers("everyday")]
-    findings = []
+    findings, blocked = [], 0
     for answer in answers:
-        label = probes.ALLOW_LIST if answer.is_blocked else NONE
+        label = NONE
+        if answer.is_blocked:
+            label = probes.ALLOW_LIST
+            blocked += 1
         findings.append(ProbeResult(position=OWN, label=label, core=()))
-    blocked = sum(finding.label == probes.ALLOW_LIST for finding in findings)
     if blocked < _CLOSED * len(findings):
         return None
     return replace(UNKNOWN, label=probes.ALLOW_LIST, findings=tuple(findings))
@@ -258,25 +285,49 @@ def _chosen(state: SearchState) -> list[int]:
     """Take a tenth of the blocked attacks, at least ten, spread over categories."""
     count = min(_MOST_TARGETS, max(10, len(state.blocked) // 10), len(state.blocked))
     order = state.draw("diagnosis").sample(state.blocked, len(state.blocked))
-    seen, ranked = Counter[str](), list[tuple[int, int]]()
+    seen, rank_of = Counter[str](), dict[int, int]()
     for index in order:
-        seen[state.samples[index].category] += 1
-        ranked.append((seen[state.samples[index].category], index))
-    return sorted(index for _, index in sorted(ranked, key=lambda each: each[0])[:count])
+        category = state.samples[index].category
+        seen[category] += 1
+        rank_of[index] = seen[category]
+    first_of_each = sorted(order, key=rank_of.__getitem__)
+    return sorted(first_of_each[:count])
 
 
 def _surroundings(state: SearchState) -> Steps[Surroundings | None]:
     """Look for harmless text that passes: ours, or that of the run; None without any."""
-    own = _harmless(state)
-    shorts = [*carriers("short"), *(f"{text} {GAP}" for text in own[:3])]
-    longs = list(carriers("long"))
-    for start in (3, 6):
-        if own[start:]:
-            longs.append(f"{' '.join(own[start : start + 3])} {GAP}")
-    rest = " ".join(own[9:]).split()
+    benign = _harmless(state)
     fillers = [filler(_FILLER_DRAWS, size) for size in _SIZES]
-    vast = [" ".join(rest[:size]) for size in _SIZES if len(rest) >= size] + fillers
+    shorts, longs = list(carriers("short")), list(carriers("long"))
+    ours = {filled(carrier, _PLAIN) for carrier in shorts + longs}
+    ours.update(fillers)
+    # The first texts of the run go into carriers of their own, the rest into long texts.
+    for text in benign[:3]:
+        shorts.append(f"{text} {GAP}")
+    for start in (3, 6):
+        if benign[start:]:
+            longs.append(f"{' '.join(benign[start : start + 3])} {GAP}")
+    rest = " ".join(benign[9:]).split()
+    vast = [" ".join(rest[:size]) for size in _SIZES if len(rest) >= size]
+    vast += fillers
     texts = [filled(carrier, _PLAIN) for carrier in shorts + longs] + vast
+    passed, blocked = yield from _sorted_out(texts)
+    is_rare = 2 * len(blocked & ours) > len(ours)
+    shorts = [carrier for carrier in shorts if filled(carrier, _PLAIN) in passed]
+    longs = [carrier for carrier in longs if filled(carrier, _PLAIN) in passed]
+    vast = [text for text in vast if text in passed]
+    if not shorts or len(shorts + longs) < _LEAST_CARRIERS:
+        return None
+    if not vast:  # where long texts are blocked, shorter ones show the beginning from the end, too
+        vast = [filler(_FILLER_DRAWS, size) for size in _SMALL_SIZES]
+        passed, _ = yield from _sorted_out(vast)
+        vast = [text for text in vast if text in passed]
+    most = max(vast, key=lambda text: len(text.split()), default="")
+    return Surroundings(short=shorts[0], long=(longs or shorts)[0], vast=most, is_rare=is_rare)
+
+
+def _sorted_out(texts: Sequence[str]) -> Steps[tuple[set[str], set[str]]]:
+    """Ask about harmless texts; return those that pass, and those that are blocked."""
     answers: list[TryAnswer] = yield [_probe(0, text) for text in texts]
     passed, blocked = set[str](), set[str]()
     for text, answer in zip(texts, answers, strict=True):
@@ -284,29 +335,23 @@ def _surroundings(state: SearchState) -> Steps[Surroundings | None]:
             passed.add(text)
         elif answer.is_blocked:
             blocked.add(text)
-    ours = [filled(carrier, _PLAIN) for carrier in carriers("short") + carriers("long")]
-    ours += fillers
-    is_rare = 2 * len(blocked.intersection(ours)) > len(ours)
-    shorts = [carrier for carrier in shorts if filled(carrier, _PLAIN) in passed]
-    longs = [carrier for carrier in longs if filled(carrier, _PLAIN) in passed]
-    vast = [text for text in vast if text in passed]
-    if not shorts or len(shorts + longs) < _LEAST_CARRIERS:
-        return None
-    if not vast:  # where long texts are blocked, shorter ones show the beginning from the end, too
-        made = [filler(_FILLER_DRAWS, size) for size in _SMALL_SIZES]
-        answers = yield [_probe(0, text) for text in made]
-        vast = [text for text, answer in zip(made, answers, strict=True) if answer.passed]
-    most = max(vast, key=lambda each: len(each.split()), default="")
-    return Surroundings(short=shorts[0], long=(longs or shorts)[0], vast=most, is_rare=is_rare)
+    return passed, blocked
 
 
 def _harmless(state: SearchState) -> list[str]:
     """Return benign texts that passed, enough to fill several gaps."""
-    texts = [state.samples[index].prompt.text for index in state.quiet]
-    texts = [text for text in texts if text.isascii() and GAP not in text]
-    drawn = state.draw("harmless").sample(texts, len(texts))
-    words = accumulate((len(text.split()) for text in drawn), initial=0)
-    return [text for text, so_far in zip(drawn, words, strict=False) if so_far < 2 * _SIZES[0]]
+    texts = []
+    for index in state.quiet:
+        text = state.samples[index].prompt.text
+        if text.isascii() and GAP not in text:
+            texts.append(text)
+    chosen, words = [], 0
+    for text in state.draw("harmless").sample(texts, len(texts)):
+        if words >= 2 * _SIZES[0]:
+            break
+        chosen.append(text)
+        words += len(text.split())
+    return chosen
 
 
 def _odd_texts(state: SearchState, carrier: str) -> list[str]:
@@ -328,7 +373,8 @@ def _examine(state: SearchState, index: int, around: Surroundings) -> Steps[Prob
     carrier = GAP
     if around.is_gated:  # what is left of a text must pass the gate, or the gate would be examined
         (carried,) = yield [_probe(index, filled(around.short, text))]
-        carrier = around.short if carried.is_blocked else GAP
+        if carried.is_blocked:
+            carrier = around.short
     core = yield from _shrink(index, words, carrier)
     draw = state.draw("shuffle", state.samples[index].id)
     shuffled = [" ".join(draw.sample(words, len(words))) for _ in range(_SHUFFLES)]
@@ -339,7 +385,9 @@ def _examine(state: SearchState, index: int, around: Surroundings) -> Steps[Prob
     replies = yield [_probe(index, each) for each in (*texts.values(), *shuffled)]
     blocked = {name: replies[i].is_blocked is True for i, name in enumerate(texts)}
     blocked["shuffled"] = all(each.is_blocked for each in replies[len(texts) :])
-    is_odd = blocked["shuffled"] if around.is_gated else not text.isascii()
+    is_odd = not text.isascii()
+    if around.is_gated:
+        is_odd = blocked["shuffled"]
     is_graded = len({answer.score for answer in replies} - {None}) >= _LEAST_VALUES
     label = probes.label_of(words, core, blocked, graded=is_graded, carried=carrier != GAP)
     if around.dislikes_odd and is_odd and not blocked["canonical"]:

@@ -61,12 +61,16 @@ class ScoreMemory:
 
     def drop_of(self, word: str, kinds: list[tuple[float, float]]) -> Callable[[WordEdit], float]:
         """Return a function from an edit of a word to the drop to expect of it; called often."""
-        every, own = self.drops.get(word), self.drops.get
-        drops = [drop if every is None else every.from_(drop) for drop, _ in kinds]
+        of_word, get = self.drops.get(word), self.drops.get
+        drops = [drop for drop, _ in kinds]
+        if of_word is not None:
+            drops = [of_word.from_(drop) for drop in drops]
 
         def expected(edit: WordEdit) -> float:
-            mean = own((word, edit.form))
-            drop = drops[edit.kind] if mean is None else mean.from_(drops[edit.kind])
+            drop = drops[edit.kind]
+            of_edit = get((word, edit.form))
+            if of_edit is not None:
+                drop = of_edit.from_(drop)
             return drop * kinds[edit.kind][1]
 
         return expected
@@ -130,10 +134,14 @@ class _Descent:
     def _gains(self) -> Iterator[tuple[float, WordEdit]]:
         """Yield the best edit of each word, and by how much more than now it may bring."""
         usual, kinds = self.memory.drops[_SIZE].from_(_EXPECTED), self.memory.kinds()
-        kept = {edit.start: edit for edit in self.kept}
-        typos = sum(edit.kind is EditKind.TYPO for edit in self.kept)
-        is_full = typos + 1 > MOST_WORDS_EDITED * len(self.target.sample.prompt.text.split())
-        closed = EditKind.TYPO if is_full else None
+        kept, typos = {}, 0
+        for edit in self.kept:
+            kept[edit.start] = edit
+            if edit.kind is EditKind.TYPO:
+                typos += 1
+        closed = None
+        if typos + 1 > MOST_WORDS_EDITED * len(self.target.sample.prompt.text.split()):
+            closed = EditKind.TYPO
         refused, chance = self.refused, self.draw.random
         for options in self.options:
             now = kept.get(options[0].start)
@@ -235,20 +243,25 @@ class Descents:
 
     def propose(self, target: Target) -> Query | None:
         """Make the next try of an attack, if there is one."""
-        each = self._descent(target)
-        query = None if each is None or each.idle >= _PATIENCE else each.propose()
-        if each is not None and query is None:
-            each.idle = _PATIENCE
+        descent = self._descent(target)
+        if descent is None or descent.idle >= _PATIENCE:
+            return None
+        query = descent.propose()
+        if query is None:
+            descent.idle = _PATIENCE
         return query
 
     def learn(self, target: Target, answer: TryAnswer) -> None:
-        """Take note of what a try came to."""
-        each = self.under_way[target.position]
-        self.expected_wins += self._chance(each)
-        self.wins += target.win is not None
+        """Take note of what a try came to; without a decision there is nothing to note."""
+        if answer.is_blocked is None:
+            return
+        descent = self.under_way[target.position]
+        self.expected_wins += self._chance(descent)
+        if target.win is not None:
+            self.wins += 1
         self.tries += 1
-        before = each.score
-        each.learn(answer)
-        self.dropped += before - each.score
-        each.dropped += before - each.score
-        each.tries += 1
+        before = descent.score
+        descent.learn(answer)
+        self.dropped += before - descent.score
+        descent.dropped += before - descent.score
+        descent.tries += 1

@@ -67,16 +67,21 @@ class AttackerPlan:
     @property
     def votes(self) -> int:
         """How often a candidate is judged: in both orders, unless the order means nothing."""
-        return 1 if isinstance(self.judge, PairJudge) else 2
+        if isinstance(self.judge, PairJudge):
+            return 1
+        return 2
 
     @property
     def lock(self) -> tuple[tuple[str, str], ...]:
         """What `battery.lock` says of it: prompts by version and hash, models, sizes."""
-        unused = {"critic_prompt": self.critic is None, "neutral_prompt": not self.twin}
-        pairs = prompts.locked_prompts().items()
-        entries = {name: words for name, words in pairs if not unused.get(name)}
+        entries = prompts.locked_prompts()
+        if self.critic is None:
+            del entries["critic_prompt"]
+        if not self.twin:
+            del entries["neutral_prompt"]
         entries |= self.identity
-        entries |= {name: str(value) for name, value in self.sizes.items()}
+        for name, size in self.sizes.items():
+            entries[name] = str(size)
         return tuple(sorted(entries.items()))
 
     @property
@@ -134,8 +139,10 @@ def read_reply(account: Account, response: Response, *, material: str = "") -> M
         return ModelReply(kind=_SAMENESS[same], text=text)
     evidence = response.evidence or Evidence()
     is_flagged = evidence.native_action == "refusal" or evidence.finish_reason == _FILTERED
-    is_refusal = has_declined or is_flagged or begins_refusing(text)
-    return ModelReply(kind=ReplyKind.REFUSED if is_refusal else ReplyKind.INVALID, text=text)
+    kind = ReplyKind.INVALID
+    if has_declined or is_flagged or begins_refusing(text):
+        kind = ReplyKind.REFUSED
+    return ModelReply(kind=kind, text=text)
 
 
 _SAMENESS: Final = {True: ReplyKind.SAME, False: ReplyKind.DIFFERENT, None: ReplyKind.MALFORMED}
@@ -166,8 +173,10 @@ class ModelAsker:
 
     def has_gone(self) -> bool:
         """Tell whether a model that is needed failed so often in a row that the round ends."""
-        needed = (count for who, count in self._failed.items() if who is not Account.CRITIC)
-        return max(needed, default=0) >= _SILENT
+        for account, failures in self._failed.items():
+            if account is not Account.CRITIC and failures >= _SILENT:
+                return True
+        return False
 
     def has_critic(self) -> bool:
         """Tell whether there is a critic that did not fail as often in a row."""
@@ -178,9 +187,12 @@ class ModelAsker:
         replies = []
         for ask, asked in zip(asks, await self.asker.ask(asks), strict=True):
             account = asked.question.account
-            replies.append(read_reply(account, asked.answer, material=_material(ask)))
-            failed = replies[-1].kind is ReplyKind.ERROR
-            self._failed[account] = self._failed[account] + 1 if failed else 0
+            reply = read_reply(account, asked.answer, material=_material(ask))
+            replies.append(reply)
+            if reply.kind is ReplyKind.ERROR:
+                self._failed[account] += 1
+            else:
+                self._failed[account] = 0
         self.asker.context.writer.flush()
         return replies
 
@@ -194,15 +206,16 @@ class ModelAsker:
         """Ask several questions, and once more where the reply cannot be read."""
         replies = await self.ask(asks)
         broken = [i for i, reply in enumerate(replies) if reply.kind is ReplyKind.INVALID]
-        broken = broken if most is None else broken[: most()]
-        repairs = [
-            replace(
+        if most is not None:
+            broken = broken[: most()]
+        repairs = []
+        for i in broken:
+            repair = replace(
                 asks[i],
                 prompt=again(asks[i].prompt, replies[i].text or ""),
                 details={**asks[i].details, "repair": True},
             )
-            for i in broken
-        ]
+            repairs.append(repair)
         for i, reply in zip(broken, await self.ask(repairs), strict=True):
             replies[i] = reply
         return replies
@@ -234,16 +247,22 @@ class ModelAsker:
         else:
             call = model.answer
         answer = await self.asker.context.ask(call, who, row, ask.prompt)
-        return answer if isinstance(answer, Response) else as_response(answer)
+        if isinstance(answer, Response):
+            return answer
+        return as_response(answer)
 
 
 def _material(ask: Ask) -> str:
     """Return what a model is asked about: the first question of a conversation holds it."""
-    asked = [message for message in ask.prompt.messages if message.role is Role.USER]
-    return asked[0].content if asked else ""
+    for message in ask.prompt.messages:
+        if message.role is Role.USER:
+            return message.content
+    return ""
 
 
 def _details(ask: Ask, response: Response) -> dict[str, object]:
     reply = read_reply(ask.account, response, material=_material(ask))
-    closeness = {} if reply.closeness is None else {"closeness": reply.closeness}
-    return {"kind": reply.kind.value, **closeness}
+    details: dict[str, object] = {"kind": reply.kind.value}
+    if reply.closeness is not None:
+        details["closeness"] = reply.closeness
+    return details

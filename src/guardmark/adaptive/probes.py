@@ -28,8 +28,12 @@ GAP: Final = "{}"
 @cache
 def carriers(kind: str) -> tuple[str, ...]:
     """Return harmless texts: around a gap `short`, `long` or `foreign`, or whole and `everyday`."""
-    rows = (line.split("\t") for line in read_text("carriers.tsv").splitlines())
-    return tuple(text for name, text in rows if name == kind)
+    texts = []
+    for line in read_text("carriers.tsv").splitlines():
+        name, text = line.split("\t")
+        if name == kind:
+            texts.append(text)
+    return tuple(texts)
 
 
 def filled(carrier: str, words: str) -> str:
@@ -85,7 +89,9 @@ def signs_of(blocked: Mapping[str, bool]) -> dict[str, bool]:
             "suffix": ends == (False, True),
             "length": not any(ends) and not blocked["often"],
         }
-    return signs | ({CANONICALISER: blocked["hidden"]} if "hidden" in blocked else {})
+    if "hidden" in blocked:
+        signs[CANONICALISER] = blocked["hidden"]
+    return signs
 
 
 def label_of(
@@ -102,6 +108,10 @@ def label_of(
     # A rule finds its match in any company; a sum of small evidence drowns.
     if graded or is_drowned or is_sum:
         return STATISTICAL
+    if is_found and len(core) <= _FEW_WORDS and (is_whole or blocked["reversed"]):
+        return KEYWORD
     if is_found and len(core) <= _FEW_WORDS:
-        return KEYWORD if is_whole or blocked["reversed"] else PATTERN
-    return STATISTICAL if blocked["shuffled"] else PATTERN
+        return PATTERN
+    if blocked["shuffled"]:
+        return STATISTICAL
+    return PATTERN

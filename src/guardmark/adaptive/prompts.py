@@ -193,15 +193,14 @@ CRITIC_FORM: Final = json_object(
 
 def critic_prompt(situation: Situation, *, text: str, strategy: str, reason: str = "") -> Prompt:
     """Ask how close a candidate came."""
+    blocked_try = {"text": text[:_MOST_OF_A_TEXT], "strategy": strategy}
+    if reason:
+        blocked_try["reason"] = reason[:_MOST_OF_A_TEXT]
     document = {
         "filter": _filter(situation),
         "request": situation.request,
         "strategies": counts_in_words(situation.strategies),
-        "try": {
-            "text": text[:_MOST_OF_A_TEXT],
-            "strategy": strategy,
-            **({"reason": reason[:_MOST_OF_A_TEXT]} if reason else {}),
-        },
+        "try": blocked_try,
         "call": situation.call,
     }
     return model_prompt(instruction("critic"), document)

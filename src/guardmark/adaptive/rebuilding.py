@@ -13,7 +13,7 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from guardmark.core.sample import Sample
 
@@ -32,8 +32,9 @@ def rebuild_text(
     key: str, sample: Sample, *, seed: int, uses: int, is_sent: Callable[[str], bool]
 ) -> VariantText | None:
     """Make the text of a chain or of edited words again; None where it is not what was sent."""
-    if (words := read_recipe(key, sample.prompt.text)) is not None:
-        return _carried(sample, *words, seed=seed, is_sent=is_sent)
+    edited_words = read_recipe(key, sample.prompt.text)
+    if edited_words is not None:
+        return _carried(sample, *edited_words, seed=seed, is_sent=is_sent)
     try:
         chain = parse_chain(key)
     except ConfigError:  # an operator this version does not know
@@ -41,8 +42,10 @@ def rebuild_text(
     for index in range(uses):
         drawn = seed_for(seed, chain.key, sample.id, index)
         whole = _applied(chain, sample, drawn)
-        is_spread = turns_of(chain) > 1 and whole != sample.prompt.text
-        for text in turn_texts(whole) if is_spread else (whole,):
+        texts: Sequence[str] = (whole,)
+        if turns_of(chain) > 1 and whole != sample.prompt.text:
+            texts = turn_texts(whole)
+        for text in texts:
             if is_sent(text):
                 return VariantText(text=text, before=_before(chain, sample, drawn))
     return None
@@ -52,11 +55,14 @@ def _carried(
     sample: Sample, text: str, key: str, *, seed: int, is_sent: Callable[[str], bool]
 ) -> VariantText | None:
     """Put edited words into the chain around them."""
-    before = text if key else ""
+    before = ""
     if key:
+        before = text
         drawn = seed_for(seed, key, sample.id, 0)
         text = apply(parse_chain(key), text, seed=drawn, must_keep=sample.must_keep).text
-    return VariantText(text=text, before=before) if is_sent(text) else None
+    if not is_sent(text):
+        return None
+    return VariantText(text=text, before=before)
 
 
 def _applied(chain: OperatorChain, sample: Sample, seed: bytes) -> str:
@@ -65,7 +71,7 @@ def _applied(chain: OperatorChain, sample: Sample, seed: bytes) -> str:
 
 def _before(chain: OperatorChain, sample: Sample, seed: bytes) -> str:
     """Apply the chain up to its last step that has to be judged; its draws stay the same."""
-    last = max((i for i, arm in enumerate(chain.arms) if arm.tier in _JUDGED), default=-1)
-    if last in {-1, len(chain.arms) - 1}:
+    judged = [i for i, arm in enumerate(chain.arms) if arm.tier in _JUDGED]
+    if not judged or judged[-1] == len(chain.arms) - 1:
         return ""
-    return _applied(OperatorChain(arms=chain.arms[: last + 1]), sample, seed)
+    return _applied(OperatorChain(arms=chain.arms[: judged[-1] + 1]), sample, seed)

@@ -13,7 +13,7 @@ from guardmark.attacks.contract import OperatorChain, Slot, fault_of
 from guardmark.attacks.talks import turns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from guardmark.adaptive.state import SearchState, Steps, Target, TryAnswer
 
@@ -33,8 +33,11 @@ def search(state: SearchState, known: Background) -> Steps[list[Target]]:
     """Look for a bypass of every blocked attack, one try of each a wave, or each on its own."""
     if state.shares_memory:
         return (yield from _search(state, known))
-    alone = [_search(state.alone(index), Background()) for index in state.blocked]
-    return [target for targets in (yield from together(alone)) for target in targets]
+    searches = [_search(state.alone(index), Background()) for index in state.blocked]
+    found: list[Target] = []
+    for targets in (yield from together(searches)):
+        found += targets
+    return found
 
 
 def spend_rest(state: SearchState, targets: list[Target], known: Background) -> Steps[None]:
@@ -50,16 +53,20 @@ def spend_rest(state: SearchState, targets: list[Target], known: Background) -> 
 
 
 def _search(state: SearchState, known: Background) -> Steps[list[Target]]:
+    """Carry out rounds 2 to 4: chains grow by one operator from round to round."""
     targets, most = state.targets(), state.budget
     bandit = _singles(state, known)
     descents = Descents(state=state)
     # One attack alone never says which parts of a chain help: every single operator comes first.
-    single = most // 2 if state.shares_memory else most
+    single = most
+    if state.shares_memory:
+        single = most // 2
     ends = (("R2", single), ("R3", most * 5 // 8), ("R4", most))
     for lengths, (round_, until) in enumerate(ends):
-        if all(t.win or t.tries >= most for t in targets):
+        if not any(target.win is None and target.tries < most for target in targets):
             break
-        bandit = _extended(bandit, lengths=lengths) if lengths else bandit
+        if lengths:
+            bandit = _extended(bandit, lengths=lengths)
         yield from _waves(state, targets, bandit, round_=round_, until=until, descents=descents)
     return targets
 
@@ -74,7 +81,7 @@ def _extended(bandit: Bandit, *, lengths: int) -> Bandit:
     """Add chains made of the best ones with the best single arms before or behind them."""
     means, chains = bandit.beliefs()[0].tolist(), bandit.chains
     # What changes none of the texts was never asked: it did not fail, and a chain gains nothing.
-    asked = (i for i in range(len(means)) if bandit.passes[i] or bandit.stops[i])
+    asked = [i for i in range(len(means)) if bandit.passes[i] or bandit.stops[i]]
     order = sorted(asked, key=lambda i: -means[i])
     singles = [i for i in order if len(chains[i].arms) == 1][:_EXTENSIONS]
     seeds = [i for i in order if len(chains[i].arms) == lengths][:BEAM]
@@ -86,7 +93,9 @@ def _extended(bandit: Bandit, *, lengths: int) -> Bandit:
             for longer in _joined(chains[seed], chains[other]):
                 if longer.key not in known:
                     made.setdefault(longer.key, (longer, Belief(mean, _HOPE)))
-    return bandit.joined(made.values()) if made else bandit
+    if not made:
+        return bandit
+    return bandit.joined(made.values())
 
 
 def _joined(chain: OperatorChain, single: OperatorChain) -> Iterator[OperatorChain]:
@@ -106,7 +115,7 @@ def _waves(
     descents: Descents,
 ) -> Steps[None]:
     """Give each attack under way one try a wave, until its budget for the round is spent."""
-    wave, live = 0, [t for t in targets if t.win is None and t.tries < until]
+    wave, live = 0, _under_way(targets, until)
     while live:
         ranking = bandit.rankings(state.draw(round_, until, wave), len(live))
         tries: list[tuple[Target, Query, int | None]] = []
@@ -114,9 +123,8 @@ def _waves(
             order = ranking(i, target.tries, bandit.precedents.kind(target.fold, target.failed))
             # Chains first, and every other try: what one attack finds there serves all of them.
             turn = target.tries >= _CHAINS_FIRST and (i + wave) % 2 > 0
-            if state.has_turns:  # a conversation takes as many tries as it has turns
-                room, chains = until - target.tries, bandit.chains
-                order = {n: hope for n, hope in order.items() if turns_of(chains[n]) <= room}
+            if state.has_turns:
+                order = _in_room(order, bandit, until - target.tries)
             chosen = _next_try(
                 state, target, bandit, order, descents=descents, round_=round_, is_turn=turn
             )
@@ -125,21 +133,32 @@ def _waves(
         if not tries:
             return
         batch = [query for _, query, _ in tries]
-        answers = (yield from asked_in_turn(batch)) if state.has_turns else (yield batch)
+        if state.has_turns:
+            answers = yield from asked_in_turn(batch)
+        else:
+            answers = yield batch
         won = yield from state.confirm(batch, answers)
         bandit.fade()
         for i, (target, query, number) in enumerate(tries):
             target.tries += answers[i].calls
             if i in won:
                 target.win = query
-            if answers[i].is_blocked is None:
-                continue
-            if number is not None:
-                _learn(state, target, bandit, number, answer=answers[i])
-            else:
+            if number is None:
                 descents.learn(target, answers[i])
-        live = [t for t, _, _ in tries if t.win is None and t.tries < until]
+            else:
+                _learn(state, target, bandit, number, answer=answers[i])
+        live = _under_way([target for target, _, _ in tries], until)
         wave += 1
+
+
+def _under_way(targets: Sequence[Target], until: int) -> list[Target]:
+    """Return the attacks that nothing brought through and that have tries left."""
+    return [target for target in targets if target.win is None and target.tries < until]
+
+
+def _in_room(order: Mapping[int, float], bandit: Bandit, room: int) -> dict[int, float]:
+    """Keep the chains that the tries left suffice for: a conversation takes one for each turn."""
+    return {n: hope for n, hope in order.items() if turns_of(bandit.chains[n]) <= room}
 
 
 def _next_try(
@@ -153,8 +172,12 @@ def _next_try(
     is_turn: bool,
 ) -> tuple[Query, int | None] | None:
     """Make the next try, by a chain (with its number) or where the score points if worth more."""
-    uses = ((_next_use(state, target, bandit.chains[n], round_=round_), n) for n in order)
-    name, number = next(((use, n) for use, n in uses if use), ("", None))
+    name, number = "", None
+    for candidate in order:
+        name = _next_use(state, target, bandit.chains[candidate], round_=round_)
+        if name:
+            number = candidate
+            break
     if number is None or (is_turn and descents.chance(target) > order[number]):
         guided = descents.propose(target)
         if guided is not None:
@@ -164,16 +187,22 @@ def _next_try(
     query = target.made.pop(name)
     target.tried.add(name)
     target.seen.add(query.text)
-    return query if query.round == round_ else replace(query, round=round_), number
+    if query.round != round_:
+        query = replace(query, round=round_)
+    return query, number
 
 
 def _learn(
     state: SearchState, target: Target, bandit: Bandit, number: int, *, answer: TryAnswer
 ) -> None:
-    """Take note of what a chain came to."""
+    """Take note of what a chain came to; without a decision there is nothing to note."""
+    if answer.is_blocked is None:
+        return
     chain, score = bandit.chains[number], answer.score or 0.0
-    shared = _ALIKE if state.unit else 0.0
-    bandit.learn(number, passed=target.win is not None, alike=shared)
+    alike = 0.0
+    if state.unit:
+        alike = _ALIKE
+    bandit.learn(number, passed=target.win is not None, alike=alike)
     if score > state.allowed_score and chain.arms[0].operator.slot in _CARRIERS:
         target.carried = min(target.carried, (score, chain.key))
     if target.win is None:

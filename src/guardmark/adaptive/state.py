@@ -128,13 +128,16 @@ class Query:
     @property
     def subject(self) -> TrySubject:
         """What is stored of it."""
+        size = None
+        if self.round != TARGET_ROUND:
+            size = len(self.text)
         return TrySubject(
             account=self.account.value,
             round=self.round,
             digest=text_digest(self.text),
             chain=self.chain,
             tier=self.tier,
-            size=None if self.round == TARGET_ROUND else len(self.text),
+            size=size,
             decoded=self.decoded,
             resend_of=self.resend_of,
             details=self.details,
@@ -216,11 +219,16 @@ def together(procedures: Sequence[Steps[T]]) -> Steps[list[T]]:
         except StopIteration as end:
             results[index] = end.value
     while waiting:
-        answers = iter((yield [query for batch in waiting.values() for query in batch]))
-        by_place = {index: [next(answers) for _ in batch] for index, batch in waiting.items()}
-        for index, answered in by_place.items():
+        joined: list[Query] = []
+        for batch in waiting.values():
+            joined += batch
+        answers = yield joined
+        start = 0
+        for index, batch in list(waiting.items()):
+            own_answers = answers[start : start + len(batch)]
+            start += len(batch)
             try:
-                waiting[index] = procedures[index].send(answered)
+                waiting[index] = procedures[index].send(own_answers)
             except StopIteration as end:
                 results[index] = end.value
                 del waiting[index]
@@ -239,17 +247,25 @@ def asked_in_turn(batch: list[Query]) -> Steps[list[TryAnswer]]:
     A conversation ends with its first block, or failure, whose answer is that of the whole. Each
     question is a call that the attacker pays for. No turn but the last proves a bypass.
     """
-    turns = [turn_texts(each.text) if is_talk(each.chain) else [each.text] for each in batch]
+    turns = [_turns_of(query) for query in batch]
     answers: list[TryAnswer] = yield [_turn(each, turns[i], 0) for i, each in enumerate(batch)]
-    live = [i for i, answer in enumerate(answers) if answer.passed and len(turns[i]) > 1]
+    live = list(range(len(batch)))
     number = 1
-    while live:
-        asked = yield [_turn(batch[i], turns[i], number) for i in live]
-        for i, answer in zip(live, asked, strict=True):
-            answers[i] = replace(answer, calls=number + 1)
-        live = [i for i in live if answers[i].passed and len(turns[i]) > number + 1]
+    while True:
+        live = [i for i in live if answers[i].passed and len(turns[i]) > number]
+        if not live:
+            return answers
+        next_answers = yield [_turn(batch[i], turns[i], number) for i in live]
         number += 1
-    return answers
+        for i, answer in zip(live, next_answers, strict=True):
+            answers[i] = replace(answer, calls=number)
+
+
+def _turns_of(query: Query) -> Sequence[str]:
+    """Return the turns of a conversation; a text is its only turn."""
+    if is_talk(query.chain):
+        return turn_texts(query.text)
+    return [query.text]
 
 
 def _turn(query: Query, texts: Sequence[str], number: int) -> Query:
@@ -372,23 +388,28 @@ class SearchState:
 
     def draw(self, *words: object) -> Random:
         """Return a generator that depends on the seed and these words only."""
-        own = (self.unit,) if self.unit else ()
-        seeded = "\0".join(map(str, (self.seed, *own, *words)))
+        drawn_from = [self.seed, *words]
+        if self.unit:
+            drawn_from.insert(1, self.unit)
+        seeded = "\0".join(map(str, drawn_from))
         return Random(sha256(seeded.encode()).digest())
 
     def targets(self) -> list[Target]:
         """Return the attacks that were blocked at first, none tried yet."""
-        folds = self.folds()
-        return [
-            Target(position=index, sample=self.samples[index], fold=folds[index])
-            for index in self.blocked
-        ]
+        targets = []
+        for index, fold in self.folds().items():
+            targets.append(Target(position=index, sample=self.samples[index], fold=fold))
+        return targets
 
     def folds(self) -> dict[int, int]:
         """Return the fold of each attack that was blocked at first, by its position."""
-        groups = [self.samples[index].group or self.samples[index].id for index in self.blocked]
-        order = {group: number for number, group in enumerate(dict.fromkeys(groups))}
-        return {i: order[group] % _FOLDS for i, group in zip(self.blocked, groups, strict=True)}
+        numbers: dict[str, int] = {}  # of groups, in the order in which they come up
+        folds = {}
+        for index in self.blocked:
+            group = self.samples[index].group or self.samples[index].id
+            number = numbers.setdefault(group, len(numbers))
+            folds[index] = number % _FOLDS
+        return folds
 
     def variant(
         self,
@@ -414,8 +435,9 @@ class SearchState:
         )
         if not made.is_variant or made.tier is None or not self.may_send(sample, made.text):
             return None
-        is_decodable = account is Account.BATTERY and chain.needs_decoder
-        decoded = recovers(sample.prompt.text, made.text) if is_decodable else None
+        decoded = None
+        if account is Account.BATTERY and chain.needs_decoder:
+            decoded = recovers(sample.prompt.text, made.text)
         return Query(
             position,
             made.text,
@@ -443,8 +465,12 @@ class SearchState:
         self, places: Iterable[int], chain: OperatorChain, round_: str, account: Account
     ) -> list[Query]:
         """Make a variant of the text of each sample that a chain changes."""
-        made = (self.variant(index, chain, round_, account=account) for index in places)
-        return [query for query in made if query is not None]
+        queries = []
+        for index in places:
+            query = self.variant(index, chain, round_, account=account)
+            if query is not None:
+                queries.append(query)
+        return queries
 
     def confirm(self, batch: Sequence[Query], answers: Sequence[TryAnswer]) -> Steps[set[int]]:
         """Find which of several texts passed, and pass when sent again, by their numbers.
@@ -455,11 +481,19 @@ class SearchState:
         passes = [i for i, answer in enumerate(answers) if answer.passed]
         if not self.is_random or not passes:
             return set(passes)
-        resends = [
-            replace(batch[i], account=Account.CONFIRM, is_again=True, resend_of=answers[i].number)
-            for i in passes
-            for _ in range(RESENDS)
-        ]
-        again = (yield from asked_in_turn(resends)) if self.has_turns else (yield resends)
-        groups = (again[at : at + RESENDS] for at in range(0, len(again), RESENDS))
-        return {i for i, group in zip(passes, groups, strict=True) if is_confirmed(group)}
+        resends: list[Query] = []
+        for i in passes:
+            again = replace(
+                batch[i], account=Account.CONFIRM, is_again=True, resend_of=answers[i].number
+            )
+            resends += [again] * RESENDS
+        if self.has_turns:
+            second_answers = yield from asked_in_turn(resends)
+        else:
+            second_answers = yield resends
+        confirmed = set[int]()
+        for number, i in enumerate(passes):
+            start = number * RESENDS
+            if is_confirmed(second_answers[start : start + RESENDS]):
+                confirmed.add(i)
+        return confirmed

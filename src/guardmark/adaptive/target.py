@@ -5,7 +5,7 @@ Canaries tell whether it still reads what an operator made of a text.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import field, replace
 from enum import StrEnum
 from functools import partial
@@ -116,17 +116,18 @@ class TargetAsker:
             is_lasting=lambda response: response.text is not None,
             known=self._responses,
         )
-        judges = [
-            (layer, self._judge_asker(defense, judge)) for layer, judge in self.protected.judged
-        ]
+        judges = []
+        for layer, judge in self.protected.judged:
+            judges.append((layer, self._judge_asker(defense, judge)))
         for start in range(0, len(questions), _BATCH):
             self.context.may_go_on()
             asked = await responder.ask(questions[start : start + _BATCH])
             answered = [each.question for each in asked if each.answer.text is not None]
-            for layer, judge in judges:
-                await judge.ask(
-                    [replace(each, layer=layer, account=Account.VERDICT) for each in answered]
-                )
+            for layer, judging in judges:
+                to_judge = [
+                    replace(question, layer=layer, account=Account.VERDICT) for question in answered
+                ]
+                await judging.ask(to_judge)
             self.context.writer.flush()
 
     async def respond(self, prompt: Prompt, row: CallKey) -> Response:
@@ -137,9 +138,11 @@ class TargetAsker:
         if response.blocked_at is not None:
             # Nothing came out: an answer without a word, which helps no attacker.
             return replace(response, text="", blocked_at=None)
-        if response.text is None and response.error_kind is None:
+        if response.error_kind is not None:
+            return replace(response, text=None)
+        if response.text is None:
             return replace(response, error_kind=ErrorKind.CONTRACT)
-        return response if response.error_kind is None else replace(response, text=None)
+        return response
 
     def _judge_asker(self, defense: str, judge: Judge) -> TryAsker[Query, Verdict]:
         async def compare(query: Query, row: CallKey) -> Verdict:
@@ -151,7 +154,9 @@ class TargetAsker:
             answer = await self.context.ask(judge.judge, judge.name, row, prompt, text)
             verdict = as_verdict(answer)
             fault = score_fault(verdict.score)
-            return verdict if fault is None else as_verdict(fault)
+            if fault is not None:
+                return as_verdict(fault)
+            return verdict
 
         return TryAsker(
             name=defense,
@@ -170,11 +175,11 @@ class TargetAsker:
 
 async def measure_effects(asker: TargetAsker, passes: Mapping[str, Passes], *, seed: int) -> None:
     """Ask about every attack, every operator and, of each attack, the bypass that reads best."""
-    attacks = [
-        Query(position, sample.prompt.text, Account.UNDEFENDED, TARGET_ROUND, layer=TARGET)
-        for position, sample in enumerate(asker.context.samples)
-        if sample.is_attack
-    ]
+    to_send = partial(Query, round=TARGET_ROUND, layer=TARGET)
+    attacks = []
+    for position, sample in enumerate(asker.context.samples):
+        if sample.is_attack:
+            attacks.append(to_send(position, sample.prompt.text, account=Account.UNDEFENDED))
     await asker.ask(NO_GUARD, attacks)
     read: dict[str, tuple[int, int]] = {}
     if asker.protected.canaries:
@@ -186,7 +191,7 @@ async def measure_effects(asker: TargetAsker, passes: Mapping[str, Passes], *, s
         if not any(map(is_material, asker.context.samples)):
             chains = [chain for chain in chains if not chain.for_material]
         read = await probe(asker, chains, seed=seed)
-    to_send = partial(Query, account=Account.EFFECT, round=TARGET_ROUND, layer=TARGET)
+    to_send = partial(to_send, account=Account.EFFECT)
     for defense, wins in passes.items():
         batch = []
         for _, passed in sorted(wins.items()):
@@ -214,7 +219,9 @@ def _best_read(passed: Sequence[Query], read: Mapping[str, tuple[int, int]]) -> 
 
     def share(query: Query) -> float:
         well, answered = read.get(whole_chain(query.chain), (0, 0))
-        return well / answered if answered else _UNKNOWN
+        if not answered:
+            return _UNKNOWN
+        return well / answered
 
     return max(passed, key=share, default=None)
 
@@ -232,9 +239,11 @@ async def probe(
     asker: TargetAsker, chains: Sequence[OperatorChain], *, seed: int
 ) -> dict[str, tuple[int, int]]:
     """Ask the target model what canaries say, plain ones first and then through each chain."""
-    asked_about = list(_canaries(asker, chains, seed))
-    expected = {query.number: words for query, words in asked_about}
-    queries = [query for query, _ in asked_about]
+    queries: list[Query] = []
+    expected: dict[int | None, tuple[str, ...]] = {}
+    for query, words in _canaries(asker, chains, seed):
+        queries.append(query)
+        expected[query.number] = words
     readings: dict[int | None, dict[str, object]] = {}
 
     async def respond(query: Query, row: CallKey) -> Response:
@@ -250,15 +259,17 @@ async def probe(
         kept=kept_response,
         details=lambda query, _: readings[query.number],
     )
-    read: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    read, answered = Counter[str](), Counter[str]()
     for start in range(0, len(queries), _BATCH):
         for asked in await canaries.ask(queries[start : start + _BATCH]):
             result = ComprehensionResult(str(asked.subject.details["reading"]))
+            chain = asked.question.chain
+            if result is ComprehensionResult.READ:
+                read[chain] += 1
             if result in {ComprehensionResult.READ, ComprehensionResult.LOST}:
-                read[asked.question.chain][0] += result is ComprehensionResult.READ
-                read[asked.question.chain][1] += 1
+                answered[chain] += 1
         asker.context.writer.flush()
-    return {chain: (counts[0], counts[1]) for chain, counts in read.items()}
+    return {chain: (read[chain], answered[chain]) for chain in answered}
 
 
 def _canaries(
@@ -289,10 +300,12 @@ def _canaries(
             continue  # a question about a text is no turn of a conversation
         for number, each in enumerate(sentences, start=turn * len(canaries())):
             variant = apply(chain, each.text, seed=seed_for(seed, chain.key, each.id, 0))
-            if variant.is_variant and variant.tier is not None:
-                rewords = (variant.text,) if variant.tier in _REWORDS else ()
-                made = query(number, each, variant.text, chain.key, variant.tier.value)
-                yield made, (each.text, *rewords)
+            if not variant.is_variant or variant.tier is None:
+                continue
+            expected = [each.text]
+            if variant.tier in _REWORDS:
+                expected.append(variant.text)
+            yield query(number, each, variant.text, chain.key, variant.tier.value), tuple(expected)
 
 
 async def _reading(asked: str, response: Response, expected: tuple[str, ...]) -> dict[str, object]:

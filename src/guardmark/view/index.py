@@ -25,9 +25,12 @@ from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from guardmark.core.manifest import RunManifest
+
+_Point = tuple[float, float]
+"""Attacks that get through, and false alarms, each as a share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +55,21 @@ class ListedRates:
     is_alike: bool = False
 
     @property
+    def errors(self) -> _Point | None:
+        """Attacks that get through and false alarms, where both rates are known."""
+        if self.attack_success_rate is None or self.false_positive_rate is None:
+            return None
+        through, alarms = self.attack_success_rate.value, self.false_positive_rate.value
+        if through is None or alarms is None:
+            return None
+        return through, alarms
+
+    @property
     def balanced_error(self) -> float | None:
         """The mean of both error rates, where both are known."""
-        rates = (self.attack_success_rate, self.false_positive_rate)
-        values = [rate.value for rate in rates if rate is not None and rate.value is not None]
-        if len(values) == 2:
-            return sum(values) / 2
-        return None
+        if self.errors is None:
+            return None
+        return sum(self.errors) / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,28 +133,28 @@ class RunEntry:
 
 def by_merit(rates: Sequence[ListedRates]) -> tuple[ListedRates, ...]:
     """Sort as reports do: undercut by none on both sides, then by balanced error."""
-    known = {
-        each.name: (each.attack_success_rate.value, each.false_positive_rate.value)
-        for each in rates
-        if each.attack_success_rate is not None
-        and each.false_positive_rate is not None
-        and not each.is_baseline
-    }
-    points = {
-        name: (through, alarms)
-        for name, (through, alarms) in known.items()
-        if through is not None and alarms is not None
-    }
+    points: dict[str, _Point] = {}
+    for each in rates:
+        if not each.is_baseline and each.errors is not None:
+            points[each.name] = each.errors
 
     def key(each: ListedRates) -> tuple[bool, bool, float]:
-        mine, error = points.get(each.name), each.balanced_error
-        is_dominated = mine is not None and any(
-            other != mine and other[0] <= mine[0] and other[1] <= mine[1]
-            for other in points.values()
-        )
-        return each.is_baseline, is_dominated, math.inf if error is None else error
+        error = each.balanced_error
+        if error is None:
+            error = math.inf
+        own = points.get(each.name)
+        is_undercut = own is not None and _is_undercut(own, points.values())
+        return each.is_baseline, is_undercut, error
 
     return tuple(sorted(rates, key=key))
+
+
+def _is_undercut(own: _Point, others: Iterable[_Point]) -> bool:
+    """Tell whether another has no more errors of either kind, and fewer of one."""
+    for through, alarms in others:
+        if (through, alarms) != own and through <= own[0] and alarms <= own[1]:
+            return True
+    return False
 
 
 def read_entry(key: str, folder: Path, path: str) -> RunEntry:
@@ -156,12 +167,15 @@ def read_entry(key: str, folder: Path, path: str) -> RunEntry:
     except GuardmarkError as error:
         return RunEntry(key=key, folder=folder, path=path, state="damaged", fault=str(error))
     rates = _summary_rates(run.summary_json, manifest, status.stored)
+    name = manifest.name
+    if name == UNNAMED:
+        name = ""
     return RunEntry(
         key=key,
         folder=folder,
         path=path,
         state=status.state.value,
-        name="" if manifest.name == UNNAMED else manifest.name,
+        name=name,
         created_utc=manifest.created_utc,
         planned=status.planned,
         stored=status.stored,
@@ -175,19 +189,23 @@ def read_entry(key: str, folder: Path, path: str) -> RunEntry:
     )
 
 
-_OF_PART: Final = ("name", "type", "version", "fingerprint")
-
-
 def _names_only(manifest: RunManifest, arms: tuple[str, ...]) -> tuple[ListedRates, ...]:
     """Return the defenses without rates, as the manifest and the records name them."""
     parts = {part.name: part for part in manifest.parts if part.kind == "defense"}
-    parts |= {name: PartManifest(name=name, kind="", type="") for name in arms if name not in parts}
-    return tuple(
-        ListedRates(
-            **{name: getattr(part, name) for name in _OF_PART}, is_baseline=part.is_baseline
+    for arm in arms:
+        if arm not in parts:
+            parts[arm] = PartManifest(name=arm, kind="", type="")
+    listed = []
+    for part in parts.values():
+        rates = ListedRates(
+            name=part.name,
+            type=part.type,
+            version=part.version,
+            fingerprint=part.fingerprint,
+            is_baseline=part.is_baseline,
         )
-        for part in parts.values()
-    )
+        listed.append(rates)
+    return tuple(listed)
 
 
 def _document(path: Path) -> Any:
@@ -217,14 +235,14 @@ def _summary_rates(
         run, pipeline = summary["run"], summary.get("pipeline") or {}
         if run["config_sha256"] != manifest.config_sha256 or run["stored"] != stored:
             return {}
-        arms = [each for each in pipeline.get("arms", ()) if each.get("system")]
-        return {
-            "defenses": tuple(_rates(each, summary) for each in summary["defenses"]),
-            "systems": (
-                *(_system_rates(each["name"], each["system"]) for each in arms),
-                *map(_agent_rates, (summary.get("agent") or {}).get("arms", ())),
-            ),
-        }
+        systems = []
+        for arm in pipeline.get("arms", ()):
+            if arm.get("system"):
+                systems.append(_system_rates(arm["name"], arm["system"]))
+        agent = summary.get("agent") or {}
+        systems += map(_agent_rates, agent.get("arms", ()))
+        defenses = [_rates(each, summary) for each in summary["defenses"]]
+        return {"defenses": tuple(defenses), "systems": tuple(systems)}
     except _UNREADABLE:
         return {}
 
@@ -251,15 +269,23 @@ def _system_rates(guard: str, system: Any) -> ListedRates:
 def _rates(defense: Any, summary: Any) -> ListedRates:
     name = str(defense["name"])
     attacked = [each for each in summary.get("adaptive") or () if each["defense"] == name]
-    spent = [each for each in summary.get("spending") or () if each["part"] == name]
-    costs = [float(each["cost"]) for each in spent if each.get("cost") is not None]
+    rewritten = None
+    if attacked:
+        rewritten = _estimate(attacked[0]["rounds"][-1]["full"])
+    cost = None
+    for spent in summary.get("spending") or ():
+        if spent["part"] == name and spent.get("cost") is not None:
+            cost = (cost or 0.0) + float(spent["cost"])
     return ListedRates(
-        **{name: str(defense[name]) for name in _OF_PART},
+        name=name,
+        type=str(defense["type"]),
+        version=str(defense["version"]),
+        fingerprint=str(defense["fingerprint"]),
         is_baseline=defense["is_baseline"] is True,
         attack_success_rate=_estimate(defense["rates"]["attack_success_rate"]),
         false_positive_rate=_estimate(defense["rates"]["false_positive_rate"]),
-        rewritten=_estimate(attacked[0]["rounds"][-1]["full"]) if attacked else None,
-        cost=sum(costs) if costs else None,
+        rewritten=rewritten,
+        cost=cost,
         is_alike=any(each["defense"] == name for each in summary.get("alike") or ()),
     )
 
@@ -392,12 +418,16 @@ class RunListing:
     @property
     def is_attacked(self) -> bool:
         """Whether an adaptive attacker was let at a defense that is shown."""
-        return any(each.rewritten is not None for run in self.runs for each in run.candidates)
+        return any(each.rewritten is not None for each in self._candidates())
 
     @property
     def is_paid(self) -> bool:
         """Whether the calls of a defense that is shown have a price."""
-        return any(each.cost is not None for run in self.runs for each in run.candidates)
+        return any(each.cost is not None for each in self._candidates())
+
+    def _candidates(self) -> Iterator[ListedRates]:
+        for run in self.runs:
+            yield from run.candidates
 
 
 def list_runs(entries: Sequence[RunEntry], wanted: RunFilter, *, number: int = 1) -> RunListing:
@@ -406,14 +436,18 @@ def list_runs(entries: Sequence[RunEntry], wanted: RunFilter, *, number: int = 1
     wanted_runs = [entry for entry in entries if _passes(entry, wanted, words)]
     pages = max(1, -(-len(wanted_runs) // PAGE))
     shown = min(max(1, number), pages)
+    states, defenses = set[str](), set[str]()
+    for entry in entries:
+        states.add(entry.state)
+        defenses.update(each.name for each in entry.defenses)
     return RunListing(
         runs=tuple(wanted_runs[(shown - 1) * PAGE : shown * PAGE]),
         total=len(wanted_runs),
         known=len(entries),
         number=shown,
         pages=pages,
-        states=tuple(sorted({entry.state for entry in entries})),
-        defenses=tuple(sorted({each.name for entry in entries for each in entry.defenses})),
+        states=tuple(sorted(states)),
+        defenses=tuple(sorted(defenses)),
     )
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from guardmark.core.estimate import Estimate
+    from guardmark.reports.document.blocks import Part
     from guardmark.view.index import ListedRates, RunEntry
 
 
@@ -46,24 +47,28 @@ def history_sections(entries: Sequence[RunEntry], defense: str) -> tuple[Section
         for rates in entry.defenses:
             if rates.name == defense and rates.attack_success_rate is not None:
                 by_data.setdefault(entry.data_sha256, []).append((entry, rates))
-    return tuple(
-        _section(number, measured) for number, measured in enumerate(by_data.values(), start=1)
-    )
+    sections = []
+    for number, measured in enumerate(by_data.values(), start=1):
+        sections.append(_section(number, measured))
+    return tuple(sections)
 
 
 def _section(number: int, measured: list[_Measured]) -> Section:
+    """Tell how a defense did over one version of the data, in the newest runs."""
     newest, shown = measured[0][0], measured[:_SHOWN][::-1]
-    newest_of = f"The newest {_SHOWN} of {count_text(len(measured))} runs."
+    parts: list[Part] = []
+    if len(measured) > _SHOWN:
+        parts.append(muted(f"The newest {_SHOWN} of {count_text(len(measured))} runs."))
     changes = " ".join(_changes(shown))
-    names = ", ".join(dict.fromkeys(newest.data)) or "data without a name"
-    return section(
-        f"data-{number}",
-        f"On {names} ({newest.data_sha256[:_SHORT]})",
-        muted(newest_of) if len(measured) > _SHOWN else None,
-        warning(changes) if changes else None,
-        *(_chart(number, shown, is_attack=is_attack) for is_attack in (True, False)),
+    if changes:
+        parts.append(warning(changes))
+    parts += [
+        _chart(number, shown, is_attack=True),
+        _chart(number, shown, is_attack=False),
         _table(number, shown),
-    )
+    ]
+    names = ", ".join(dict.fromkeys(newest.data)) or "data without a name"
+    return section(f"data-{number}", f"On {names} ({newest.data_sha256[:_SHORT]})", *parts)
 
 
 def _changes(shown: list[_Measured]) -> Iterator[str]:
@@ -74,20 +79,21 @@ def _changes(shown: list[_Measured]) -> Iterator[str]:
 
 
 def _chart(number: int, shown: list[_Measured], *, is_attack: bool) -> IntervalChart:
-    rate = "Attack success rate" if is_attack else "False positive rate"
-    marks = tuple(
-        IntervalMark(
-            label=when_text(entry.created_utc),
-            measure=figure(rates.attack_success_rate if is_attack else rates.false_positive_rate),
-            note=rates.version,
-        )
-        for entry, rates in shown
-    )
+    title, short = "False positive rate", "fpr"
+    if is_attack:
+        title, short = "Attack success rate", "asr"
+    marks = []
+    for entry, rates in shown:
+        rate = rates.false_positive_rate
+        if is_attack:
+            rate = rates.attack_success_rate
+        label = when_text(entry.created_utc)
+        marks.append(IntervalMark(label=label, measure=figure(rate), note=rates.version))
     return IntervalChart(
-        id=f"{'asr' if is_attack else 'fpr'}-{number}",
-        title=f"{rate}, lower is better",
-        axis=rate,
-        marks=marks,
+        id=f"{short}-{number}",
+        title=f"{title}, lower is better",
+        axis=title,
+        marks=tuple(marks),
     )
 
 

@@ -148,9 +148,10 @@ def host_names(options: ViewOptions, port: int) -> frozenset[str]:
     if options.host in _ANY:
         names |= {platform.node()}
     hosts = {_bracketed(name.lower()) for name in names if name and name not in _ANY}
-    return frozenset(
-        {f"{host}:{port}" for host in hosts} | (hosts if port == _WEB else frozenset())
-    )
+    with_port = {f"{host}:{port}" for host in hosts}
+    if port == _WEB:  # browsers leave this port out
+        return frozenset(with_port | hosts)
+    return frozenset(with_port)
 
 
 def _token(variable: str) -> str:
@@ -167,7 +168,9 @@ def _token(variable: str) -> str:
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        family = socket.AF_INET
+        if ":" in host:
+            family = socket.AF_INET6
         return socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
         reason = str(error.strerror or error).partition(" (while")[0]

@@ -118,12 +118,14 @@ class Gatekeeper:
         shown = [value for key, value in asked if key == "token"]
         if len(shown) != 1 or not _same(shown[0], self._rules.token):
             return _refused(401, "Open the address with ?token=... once; the token is missing.")
-        rest = urlencode([pair for pair in asked if pair[0] != "token"])
         # Slashes in front would make the address one of another host.
-        path = "/" + scope["path"].lstrip("/\\")
-        there = RedirectResponse(f"{path}?{rest}" if rest else path, status_code=303)
-        there.set_cookie(name, self._proof, httponly=True, samesite="strict")
-        return there
+        address = "/" + scope["path"].lstrip("/\\")
+        rest = urlencode([pair for pair in asked if pair[0] != "token"])
+        if rest:
+            address += f"?{rest}"
+        redirect = RedirectResponse(address, status_code=303)
+        redirect.set_cookie(name, self._proof, httponly=True, samesite="strict")
+        return redirect
 
 
 def _same(shown: str, wanted: str) -> bool:
@@ -199,7 +201,7 @@ class _Site:
 
     def all_runs(self, request: Request) -> Response:
         query = request.query_params
-        wanted = RunFilter(**{name: query.get(name, "") for name in ("words", "state", "defense")})
+        wanted = RunFilter(**_asked(request, "words", "state", "defense"))
         listing = list_runs(self._index.entries(), wanted, number=_number(query.get("page")))
         page = render_page("list", title="Runs", subtitle="", listing=listing, wanted=wanted)
         return HTMLResponse(page)
@@ -208,11 +210,11 @@ class _Site:
         run = self._find(request.path_params["key"])
         if run is None:
             return _no_run()
-        partners = [
-            each
-            for each in self._index.entries()
-            if each.key != run.key and each.data_sha256 == run.data_sha256 and not each.fault
-        ]
+        partners = []
+        for other in self._index.entries():
+            is_over_same_data = other.data_sha256 == run.data_sha256
+            if other.key != run.key and is_over_same_data and not other.fault:
+                partners.append(other)
         page = render_page(
             "run",
             title=run.title,
@@ -237,7 +239,7 @@ class _Site:
         run = self._find(request.path_params["key"])
         if run is None:
             return _no_run()
-        asked = {each: request.query_params.get(each, "") for each in _FACETS}
+        asked = _asked(request, *_FACETS)
         flaw = request.query_params.get("flaw", "")
         kind = None
         if flaw in set(Flaw):
@@ -294,8 +296,10 @@ class _Site:
             listed = ranked.read(reader, positions[part.start : part.end].tolist())
         if asked["defense"]:
             listed = tuple(_first_of(asked["defense"], each) for each in listed)
-        flaw = kind.value if kind is not None else ""
-        stated = {name: value for name, value in {**asked, "flaw": flaw}.items() if value}
+        flaw = ""
+        if kind is not None:
+            flaw = kind.value
+        stated = _stated({**asked, "flaw": flaw})
         page = render_page(
             "samples",
             title=f"Samples of {run.title}",
@@ -311,7 +315,7 @@ class _Site:
             first=part.start + 1,
             number=part.number,
             pages=part.pages,
-            query=lambda page: urlencode({**stated, "page": page}, errors="replace"),
+            query=lambda page: urlencode([*stated, ("page", page)], errors="replace"),
         )
         return HTMLResponse(page)
 
@@ -322,7 +326,7 @@ class _Site:
             return _no_run()
         from guardmark.app.results.transcripts import adaptive_bypasses, read_transcripts
 
-        asked = {each: request.query_params.get(each, "") for each in ("defense", "sample_id")}
+        asked = _asked(request, "defense", "sample_id")
         try:
             with RecordReader(RunDir(path=run.folder).records) as reader:
                 if asked["sample_id"]:
@@ -336,7 +340,7 @@ class _Site:
         except GuardmarkError as error:
             return _message("No tries", str(error).splitlines(), code=409)
         part = _Part.of(len(shown), _number(request.query_params.get("page")), size=_MOST_TRIES)
-        stated = {name: value for name, value in asked.items() if value}
+        stated = _stated(asked)
         page = render_page(
             "tries",
             title=f"After rewriting: {run.title}",
@@ -348,42 +352,41 @@ class _Site:
             defenses=[each.name for each in run.ranked if each.rewritten is not None],
             number=part.number,
             pages=part.pages,
-            query=lambda page: urlencode({**stated, "page": page}, errors="replace"),
+            query=lambda page: urlencode([*stated, ("page", page)], errors="replace"),
             **asked,
         )
         return HTMLResponse(page)
 
     def changes(self, request: Request) -> Response:
         """List, sample by sample, what a later run answers otherwise than an earlier one."""
-        keys = list(dict.fromkeys(request.query_params.getlist("run")))
-        known = [run for run in map(self._find, keys) if run is not None]
+        known = self._find_all(_ticked(request))
         if len(known) != 2:
             return _no_run()
-        before, after = sorted(known, key=lambda run: (run.created_utc, run.path))
-        asked = {each: request.query_params.get(each, "") for each in ("defense", "change")}
+        before, after = known
+        asked = _asked(request, "defense", "change")
         try:
-            found = self._answers.changes(before, after)
+            diff = self._answers.changes(before, after)
         except GuardmarkError as error:
             return _message("Not comparable", str(error).splitlines(), code=409)
-        listed = [
-            each
-            for each in found.changed
-            if asked["defense"] in {"", each.defense} and asked["change"] in {"", each.change}
-        ]
+        listed = []
+        for changed in diff.changed:
+            is_of_defense = asked["defense"] in {"", changed.defense}
+            if is_of_defense and asked["change"] in {"", changed.change}:
+                listed.append(changed)
         part = _Part.of(len(listed), _number(request.query_params.get("page")), size=_MOST_SAMPLES)
-        stated = [("run", before.key), ("run", after.key)]
-        stated += [(name, value) for name, value in asked.items() if value]
+        stated = [("run", before.key), ("run", after.key), *_stated(asked)]
+        counts = [(change, diff.count(change)) for change in Change if diff.count(change)]
         page = render_page(
             "changes",
             title="What changed, sample by sample",
             subtitle=f"From {before.path} to {after.path}",
             before=before,
             after=after,
-            found=found,
+            found=diff,
             shown=listed[part.start : part.end],
             total=len(listed),
-            counts=[(each, found.count(each)) for each in Change if found.count(each)],
-            defenses=[renamed for _, renamed in found.defenses],
+            counts=counts,
+            defenses=[renamed for _, renamed in diff.defenses],
             texts=self._texts,
             number=part.number,
             pages=part.pages,
@@ -393,21 +396,19 @@ class _Site:
         return HTMLResponse(page)
 
     def compare(self, request: Request) -> Response:
-        keys = list(dict.fromkeys(request.query_params.getlist("run")))
+        keys = _ticked(request)
         if len(keys) != 2:
             lines = [f"Tick two runs of the list to compare them; {len(keys)} were ticked."]
             return _message("Nothing compared", lines, code=400)
-        runs = [self._find(key) for key in keys]
-        known = sorted(
-            (run for run in runs if run is not None), key=lambda run: (run.created_utc, run.path)
-        )
+        known = self._find_all(keys)
         if len(known) < len(keys):
             return _no_run()
-        is_file = "file" in request.query_params
-        headers = {"Content-Disposition": "attachment; filename=comparison.html"} if is_file else {}
+        kind, headers = "two", dict[str, str]()
+        if "file" in request.query_params:
+            kind = "file"
+            headers["Content-Disposition"] = "attachment; filename=comparison.html"
         try:
-            page = self._answers.page("file" if is_file else "two", *known)
-            return HTMLResponse(page, headers=headers)
+            return HTMLResponse(self._answers.page(kind, *known), headers=headers)
         except GuardmarkError as error:
             return _message("Not comparable", str(error).splitlines(), code=409)
 
@@ -433,6 +434,15 @@ class _Site:
                 progress[key] = {"state": run.state, "planned": run.planned, "stored": run.stored}
         return JSONResponse(progress)
 
+    def _find_all(self, keys: Sequence[str]) -> list[RunEntry]:
+        """Return the runs of some keys that there are, the older one first."""
+        known = []
+        for key in keys:
+            run = self._find(key)
+            if run is not None:
+                known.append(run)
+        return sorted(known, key=lambda run: (run.created_utc, run.path))
+
     def _find(self, key: str) -> RunEntry | None:
         # A run begun since the last list is found by looking once more.
         run = self._index.find(key)
@@ -457,6 +467,21 @@ class _Part:
         pages = max(1, -(-total // size))
         shown = min(max(1, number), pages)
         return cls(number=shown, pages=pages, start=(shown - 1) * size, end=shown * size)
+
+
+def _asked(request: Request, *names: str) -> dict[str, str]:
+    """Return what the query of an address says of some names; empty for what it leaves out."""
+    return {name: request.query_params.get(name, "") for name in names}
+
+
+def _stated(asked: dict[str, str]) -> list[tuple[str, str]]:
+    """Return what is not empty of it, for the address of another page."""
+    return [(name, value) for name, value in asked.items() if value]
+
+
+def _ticked(request: Request) -> list[str]:
+    """Return the keys of the runs that were ticked, each once."""
+    return list(dict.fromkeys(request.query_params.getlist("run")))
 
 
 def _first_of(defense: str, listed: ListedSample) -> ListedSample:
@@ -522,7 +547,7 @@ class Answers:
 
         A report is made from the records: anybody may have written the file beside them.
         """
-        return self._kept(kind, runs, tuple(self._index.stamp(run.key) for run in runs))
+        return self._kept(kind, runs, self._stamps_of(*runs))
 
     def ranked(self, run: RunEntry) -> RankedSamples:
         """Return all samples of a run by how much they are worth reading."""
@@ -530,8 +555,10 @@ class Answers:
 
     def changes(self, before: RunEntry, after: RunEntry) -> RunDiff:
         """Return what one run answers otherwise than another."""
-        stamps = tuple(self._index.stamp(run.key) for run in (before, after))
-        return self._changes(before, after, stamps)
+        return self._changes(before, after, self._stamps_of(before, after))
+
+    def _stamps_of(self, *runs: RunEntry) -> tuple[object, ...]:
+        return tuple(self._index.stamp(run.key) for run in runs)
 
     def _made(self, kind: str, runs: tuple[RunEntry, ...], _stamps: object) -> str:
         if kind != "report":
@@ -546,10 +573,16 @@ class Answers:
         document = comparison_document(compared, texts=self._texts)
         if kind == "file":
             return render_html(document, texts=self._texts)
-        caveats = section("caveats", "Note", warning(document.caveats))
-        sections = (*([caveats] if document.caveats else []), *document.sections)
-        file = "&".join(["/compare?file=1", *(f"run={run.key}" for run in runs)])
+        sections = list(document.sections)
+        if document.caveats:
+            sections.insert(0, section("caveats", "Note", warning(document.caveats)))
+        both = "&".join(f"run={run.key}" for run in runs)
         level = f"{100 * compared.all[0].confidence:g} % confidence intervals."
         subtitle = f"{document.subtitle} {level}"
-        changes = file.replace("/compare?file=1&", "/changes?")
-        return render_sections("Runs compared", subtitle, sections, file=file, changes=changes)
+        return render_sections(
+            "Runs compared",
+            subtitle,
+            tuple(sections),
+            file=f"/compare?file=1&{both}",
+            changes=f"/changes?{both}",
+        )
