@@ -43,12 +43,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     # them at the usual pace costs a tenth of a short command.
     gc.set_threshold(_GC_THRESHOLD, 20, 20)
     _stand_in_for_closed_streams()
-    words = list(sys.argv[1:] if argv is None else argv)
-    debug, is_process = "--debug" in words, argv is None
+    is_process = argv is None
+    words = list(argv or ())
+    if is_process:
+        words = sys.argv[1:]
+    debug = "--debug" in words
     try:
         code = _guarded([word for word in words if word != "--debug"], debug=debug)
-        for number in ending_signals() if is_process else ():
-            signal.signal(number, signal.SIG_IGN)  # nothing is left to be interrupted
+        if is_process:
+            for number in ending_signals():
+                signal.signal(number, signal.SIG_IGN)  # nothing is left to be interrupted
     except KeyboardInterrupt:
         code = _interrupted()
     if code == EXIT_INTERRUPTED:
@@ -85,9 +89,10 @@ def _stand_in_for_closed_streams() -> None:
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - until the end
     if sys.stdout is None:
         nowhere = Path(os.devnull).open("wb")  # noqa: SIM115 - until the end
-        is_told = sys.stderr is not None
-        stand_in = _ClosedOutput if is_told else io.TextIOWrapper
-        sys.stdout = stand_in(nowhere, encoding="utf-8")
+        if sys.stderr is None:
+            sys.stdout = io.TextIOWrapper(nowhere, encoding="utf-8")
+        else:
+            sys.stdout = _ClosedOutput(nowhere, encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
 
@@ -98,8 +103,9 @@ def _leave_at_once(code: int) -> None:
     from time import monotonic
 
     until = monotonic() + _PATIENCE_S
-    others = [t for t in threading.enumerate() if t is not threading.main_thread()]
-    for thread in [t for t in others if not t.daemon]:
+    for thread in threading.enumerate():
+        if thread is threading.main_thread() or thread.daemon:
+            continue
         thread.join(max(0.0, until - monotonic()))
         if thread.is_alive():
             sys.stdout.flush()
@@ -117,18 +123,13 @@ def _guarded(words: list[str], *, debug: bool) -> int:
 
             load_numpy_within_limit()
         _require_whole_characters(words)
-        code = build()(words, standalone_mode=False, prog_name="guardmark")
-        return code if isinstance(code, int) else 0
+        return _code_of(build()(words, standalone_mode=False, prog_name="guardmark"))
     except GuardmarkError as error:
         return _tell(error, error.exit_code, debug=debug)
     except KeyboardInterrupt:
         return _interrupted()
     except SystemExit as left:
-        # So click ends, with 1, when the reader of our output went away (`guardmark show | head`):
-        # that is no fault, and 1 has another meaning here. Nobody else may end us like that, but
-        # for a shell that asked how to complete a line.
-        usual = 0 if "_GUARDMARK_COMPLETE" in os.environ else EXIT_FAULT
-        return _BROKEN_PIPE if left.code == 1 else usual
+        return _code_of_click(left)
     except Exception as error:  # noqa: BLE001 - the edge of the command line: exit 70
         if isinstance(error, OSError) and error.errno == errno.EIO and not error.filename:
             # The terminal was closed, which is no fault.
@@ -161,14 +162,36 @@ def _tell_outside(cause: OutsideCause, error: Exception, *, debug: bool) -> int:
     return cause.exit_code
 
 
+def _code_of(returned: object) -> int:
+    """Return the exit code of a command: 0 where it returns none."""
+    if isinstance(returned, int):
+        return returned
+    return 0
+
+
+def _code_of_click(left: SystemExit) -> int:
+    """Return the exit code where click itself ends the process.
+
+    It ends with 1 when the reader of our output went away (`guardmark show | head`): that is no
+    fault, and 1 has another meaning here. Nobody else may end us like that, but for a shell that
+    asked how to complete a line.
+    """
+    if left.code == 1:
+        return _BROKEN_PIPE
+    if "_GUARDMARK_COMPLETE" in os.environ:
+        return 0
+    return EXIT_FAULT
+
+
 def _usage_or_fault(error: Exception, *, debug: bool) -> int:
     from click.exceptions import Abort, ClickException
 
     if isinstance(error, Abort):
         return _interrupted()
     if isinstance(error, ClickException):
-        context = getattr(error, "ctx", None)
-        path = context.command_path if context is not None else "guardmark"
+        context, path = getattr(error, "ctx", None), "guardmark"
+        if context is not None:
+            path = context.command_path
         message = _words(error)
         for word, plain in _PLAIN_WORDS:
             message = message.replace(word, plain)
@@ -188,8 +211,11 @@ def _words(error: ClickException) -> str:
 
     if not isinstance(error, NoSuchOption) or error.ctx is None:
         return error.format_message()
-    names = (name for each in error.ctx.command.params for name in each.opts)
-    known = [name.removeprefix("--") for name in names if name.startswith("--")]
+    known = []
+    for parameter in error.ctx.command.params:
+        for name in parameter.opts:
+            if name.startswith("--"):
+                known.append(name.removeprefix("--"))
     near = get_close_matches(error.option_name.lstrip("-"), known, n=1)
     hint = ""
     if near:

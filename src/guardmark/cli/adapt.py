@@ -153,12 +153,13 @@ def adapt_command(subject: Path | None, *, as_json: bool, **options: Any) -> int
         echo_json(json.dumps(adaptive_json(finished.analysis.adaptive), ensure_ascii=False))
         return 0
     echo_drawn(f"{_drawn(finished)}\n")
-    for label, path in finished.files if level() >= 0 else ():
+    if level() < 0:
+        return 0
+    for label, path in finished.files:
         echo(f"{label:<10}{path}")
-    if level() >= 0:
-        run = quote(str(finished.folder.path))
-        echo("", f"To read the tries:            guardmark show {run} --adaptive")
-        echo(f"To keep what got through:     guardmark export {run} --to dataset")
+    run = quote(str(finished.folder.path))
+    echo("", f"To read the tries:            guardmark show {run} --adaptive")
+    echo(f"To keep what got through:     guardmark export {run} --to dataset")
     return 0
 
 
@@ -195,8 +196,11 @@ def _carry_out(subject: Path | None, typed: dict[str, Any]) -> _Finished | None:
         ("trace", done.trace),
         ("target", done.folder.target),
     )
-    files = tuple((label, path) for label, path in paths if path and path.exists())
-    return _Finished(folder=done.folder, analysis=analysis, files=files, calls=done.calls)
+    files = []
+    for label, path in paths:
+        if path is not None and path.exists():
+            files.append((label, path))
+    return _Finished(folder=done.folder, analysis=analysis, files=tuple(files), calls=done.calls)
 
 
 def _write_repair(folder: RunDir, cards: Sequence[AdaptiveCard]) -> Path | None:
@@ -242,9 +246,12 @@ def _request(
         tell_note(f"Note: attacking {OWN_CONFIG} of this folder.")
     trace, cassette = _sort_replays(replays)
     names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
+    agree = None
+    if trust or trust_list:
+        agree = partial(_agree, trust_list)
     options = AdaptOptions(
         budget=parse_budget(budget),
-        trust=partial(_agree, trust_list) if trust or trust_list else None,
+        trust=agree,
         trace=trace,
         shared_memory=not alone,
         only=names,
@@ -265,14 +272,20 @@ def _request(
 
 
 def _sort_replays(paths: Sequence[Path]) -> tuple[Path | None, Path | None]:
-    """Tell a trace from a cassette."""
+    """Return the trace and the cassette among what is to be replayed; None for each that is not."""
     cassettes = [path for path in paths if _is_cassette(path)]
     traces = [path for path in paths if path not in cassettes]
-    for kind, named in (("traces", traces), ("cassettes", cassettes)):
-        if len(named) > 1:
-            shown = " and ".join(map(str, named[:2]))
-            raise ConfigError(f"--replay names two {kind}: {shown}.\nNext: name one of each.")
-    return next(iter(traces), None), next(iter(cassettes), None)
+    return _at_most_one("traces", traces), _at_most_one("cassettes", cassettes)
+
+
+def _at_most_one(kind: str, paths: Sequence[Path]) -> Path | None:
+    if not paths:
+        return None
+    if len(paths) > 1:
+        raise ConfigError(
+            f"--replay names two {kind}: {paths[0]} and {paths[1]}.\nNext: name one of each."
+        )
+    return paths[0]
 
 
 def _is_cassette(path: Path) -> bool:
@@ -297,12 +310,15 @@ def _tell_forecast(
     most = sum(forecast.by_purpose.values())
     tell_note(f"Will ask at most about {most:,} times: {purposes_text(forecast.by_purpose)}")
     defenses = []
-    known = [built for built in forecast.at_service if _is_stated(loaded, built)]
-    for built in known:
-        calls = Span(at_least=len(samples), at_most=forecast.planned[built.manifest.name])
-        defenses.append(forecast_attack(loaded, built, samples, calls))
+    for built in forecast.at_service:
+        if _is_stated(loaded, built):
+            calls = Span(at_least=len(samples), at_most=forecast.planned[built.manifest.name])
+            defenses.append(forecast_attack(loaded, built, samples, calls))
     for number, line in enumerate(forecast_lines(defenses, hint="")):
-        tell_note(f"The attack on {line.strip()}" if number < len(defenses) else line)
+        if number < len(defenses):
+            tell_note(f"The attack on {line.strip()}")
+        else:
+            tell_note(line)
     if is_agreed or not forecast.needs_consent:
         return
     question = f"At most about {forecast.outside:,} calls of services, without a limit."
@@ -346,9 +362,12 @@ def _again(subject: Path | None, done: Adapted, out: Path | None) -> str:
     """Return the same command, with the folder of the run that it made."""
     if out is not None or (subject is not None and subject.is_dir()):
         return same_command()
-    option = "" if subject is None else "-o "
-    folder = done.folder if done.within is None else done.within
-    return f"{same_command()} {option}{quote(str(folder.path))}"
+    folder = done.folder
+    if done.within is not None:
+        folder = done.within
+    if subject is None:
+        return f"{same_command()} {quote(str(folder.path))}"
+    return f"{same_command()} -o {quote(str(folder.path))}"
 
 
 def _drawn(finished: _Finished) -> str:

@@ -15,7 +15,9 @@ from guardmark.cli.calibrate import calibrate_command
 from guardmark.cli.terminal import echo, echo_json, echo_raw
 
 if TYPE_CHECKING:
-    from guardmark.attacks.contract import OperatorChain, Variant
+    from collections.abc import Sequence
+
+    from guardmark.attacks.contract import Operator, OperatorChain, Variant
 
 
 @click.group(
@@ -42,7 +44,9 @@ def _list(*, wanted: str | None, of_battery: bool, as_json: bool) -> None:
     if of_battery:
         _print_battery(as_json=as_json)
         return
-    listed = operators() if wanted is None else family(wanted)
+    listed: Sequence[Operator] = operators()
+    if wanted is not None:
+        listed = family(wanted)
     if as_json:
         echo_json(json.dumps([one.facts() for one in listed], indent=2))
         return
@@ -50,7 +54,9 @@ def _list(*, wanted: str | None, of_battery: bool, as_json: bool) -> None:
     for name, members in groupby(listed, key=attrgetter("family")):
         echo(f"{name}  {families()[name]}")
         for one in members:
-            needs = "decoder" if one.needs_decoder else ""
+            needs = ""
+            if one.needs_decoder:
+                needs = "decoder"
             facts = f"{one.tier.value:<8}  {one.legit_use.value:<6}  {needs:<7}"
             echo(f"  {one.name:<{width}}  {facts}  {one.summary}")
 
@@ -84,12 +90,17 @@ def _show(*, name: str, as_json: bool) -> None:
     if as_json:
         echo_json(json.dumps(shown.facts(), indent=2))
         return
+    needs_decoder, seed = "no", "does not matter"
+    if shown.needs_decoder:
+        needs_decoder = "yes"
+    if shown.seeded:
+        seed = "matters"
     echo(f"{shown.key}  {shown.summary}")
     echo(f"  family         {shown.family}, {shown.slot.name.lower()} in a chain")
     echo(f"  tier           {shown.tier.value}, promised for {shown.domain_words}")
     echo(f"  honest use     {shown.legit_use.value}")
-    echo(f"  needs decoder  {'yes' if shown.needs_decoder else 'no'}")
-    echo(f"  seed           {'matters' if shown.seeded else 'does not matter'}")
+    echo(f"  needs decoder  {needs_decoder}")
+    echo(f"  seed           {seed}")
     for parameter in shown.parameters:
         first, *others = map(str, parameter.values)
         more = ""
@@ -133,7 +144,9 @@ def _apply(
     from guardmark.attacks.catalogue import parse_chain
     from guardmark.attacks.operators.wordnet import wordnet_operator
 
-    extra = () if wordnet is None else (wordnet_operator(wordnet),)
+    extra: tuple[Operator, ...] = ()
+    if wordnet is not None:
+        extra = (wordnet_operator(wordnet),)
     parsed = parse_chain(chain, extra)
     original = _given(text)
     drawn = seed_for(seed, parsed.key, "command line", try_index)
@@ -149,11 +162,12 @@ def _given(text: str | None) -> str:
     from guardmark.core.errors import DatasetError
 
     try:
-        given = sys.stdin.read().removesuffix("\n") if text is None else text
-        given.encode()
+        if text is None:
+            text = sys.stdin.read().removesuffix("\n")
+        text.encode()
     except UnicodeError:
         raise DatasetError("The text is not UTF-8. Convert it first.") from None
-    return given
+    return text
 
 
 def _plain_character(character: str) -> str:
@@ -163,6 +177,7 @@ def _plain_character(character: str) -> str:
 
 
 def _tell(chain: OperatorChain, original: str, attempt: Variant, *, raw: bool) -> None:
+    """Print a variant, and to standard error what is proved of it."""
     from guardmark.core.errors import DatasetError
 
     if not attempt.is_variant:
@@ -172,7 +187,10 @@ def _tell(chain: OperatorChain, original: str, attempt: Variant, *, raw: bool) -
     if sys.stdout.isatty() and not raw:  # what it would not show, or would obey, as escapes
         shown = "".join(map(_plain_character, shown))
     echo_raw(shown)
-    tier = attempt.tier.value if attempt.tier is not None else ""
-    judge = " (V3 if a judge finds it the same request)" if attempt.needs_judge else ""
+    proved = ""
+    if attempt.tier is not None:
+        proved = attempt.tier.value
+    if attempt.needs_judge:
+        proved += " (V3 if a judge finds it the same request)"
     grown = len(attempt.text) / max(len(original), 1)
-    echo(f"{chain.key}: {tier}{judge}, {grown:.1f} times as long.", err=True)
+    echo(f"{chain.key}: {proved}, {grown:.1f} times as long.", err=True)

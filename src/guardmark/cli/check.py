@@ -22,7 +22,7 @@ from guardmark.core.errors import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from guardmark.app.preflight import Checkup, Forecast, Span
+    from guardmark.app.preflight import Checkup, Forecast, Probe, Span
 
 
 _ASSUMPTIONS: Final = (
@@ -77,7 +77,10 @@ def check_command(configs: tuple[Path, ...], probe: int | None, as_json: bool) -
             continue
         if len(configs) > 1:
             echo(f"{config}")
-        echo_wrapped(*(_remarks(checkup) if level() < 0 else _check_lines(checkup)))
+        if level() < 0:
+            echo_wrapped(*_remarks(checkup))
+        else:
+            echo_wrapped(*_check_lines(checkup))
 
 
 def _agent_lines(config: Path) -> list[str]:
@@ -93,7 +96,7 @@ def _agent_lines(config: Path) -> list[str]:
 
 
 def _remarks(checkup: Checkup) -> list[str]:
-    """What is to be looked at; that all is fine where nothing is."""
+    """Return what needs attention, or that all is fine."""
     remarks = [f"Note: {warning}" for warning in checkup.warnings]
     for probe in checkup.probes:
         remarks += [f"{probe.defense}: {message}" for message in probe.messages]
@@ -120,23 +123,29 @@ def _check_lines(checkup: Checkup) -> Iterator[str]:
     yield "Calls"
     yield from forecast_lines(checkup.forecasts)
     for probe in checkup.probes:
-        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in probe.outcomes.items())
-        if probe.by_label:
-            outcomes = ", ".join(f"{label} -> {outcome}" for label, outcome in probe.by_label)
-        timed = ""
-        if probe.median_ms is not None:
-            timed = f", median {probe.median_ms:.1f} ms"
-        yield f"  Probe of {probe.defense}: {outcomes or 'odd answers'}{timed}"
-        attacks = [outcome for label, outcome in probe.by_label if label == "attack"]
-        if attacks and set(attacks) == {"allow"}:
-            yield (
-                f"    It let {counted(len(attacks), 'known attack')} through: does it read what it "
-                "is sent? --probe 20 asks more."
-            )
-        for message in probe.messages:
-            yield f"    {message}"
-        if probe.answer:
-            yield f"    It said: {probe.answer}"
+        yield from _probe_lines(probe)
+
+
+def _probe_lines(probe: Probe) -> Iterator[str]:
+    """Tell what a defense answered when it was tried."""
+    if probe.by_label:
+        answers = [f"{label} -> {outcome}" for label, outcome in probe.by_label]
+    else:
+        answers = [f"{count} {outcome}" for outcome, count in probe.outcomes.items()]
+    timed = ""
+    if probe.median_ms is not None:
+        timed = f", median {probe.median_ms:.1f} ms"
+    yield f"  Probe of {probe.defense}: {', '.join(answers) or 'odd answers'}{timed}"
+    of_attacks = [outcome for label, outcome in probe.by_label if label == "attack"]
+    if of_attacks and set(of_attacks) == {"allow"}:
+        yield (
+            f"    It let {counted(len(of_attacks), 'known attack')} through: does it read what it "
+            "is sent? --probe 20 asks more."
+        )
+    for message in probe.messages:
+        yield f"    {message}"
+    if probe.answer:
+        yield f"    It said: {probe.answer}"
 
 
 def forecast_lines(
@@ -172,31 +181,36 @@ def _span(span: Span, form: str) -> str:
 
 def _category_lines(checkup: Checkup) -> Iterator[str]:
     """Say in one line how far categories by themselves will be known."""
-    known = [
-        (size.half_width, size.subject)
-        for size in checkup.sizes
-        if size.subject not in {"attacks", "benign"} and size.half_width is not None
-    ]
-    wide = [each for each in known if each[0] > checkup.margin]
+    count, wide = 0, []
+    for size in checkup.sizes:
+        if size.subject in {"attacks", "benign"} or size.half_width is None:
+            continue
+        count += 1
+        if size.half_width > checkup.margin:
+            wide.append((size.half_width, size.subject))
     if not wide:
         return
     widest, name = max(wide)
     yield (
-        f"  By themselves {len(wide)} of {len(known)} categories are known less well, up to "
+        f"  By themselves {len(wide)} of {count} categories are known less well, up to "
         f"±{100 * widest:.1f} points ({name}): add samples of them, or accept it (stats.margin)."
     )
 
 
 def _size_lines(checkup: Checkup) -> Iterator[str]:
+    """Tell how well rates will be known by the number of samples."""
     shown = [size for size in checkup.sizes if size.subject in {"attacks", "benign"}]
     width = max(len(size.subject) for size in shown)
     for size in shown:
         if size.half_width is None:
-            why = "block-all looks perfect" if size.subject == "benign" else "nothing is measured"
+            why = "nothing is measured"
+            if size.subject == "benign":
+                why = "block-all looks perfect"
             yield f"  {size.subject:<{width}}  none: add some, else {why}; no rate of it is known"
             continue
-        mark = "ok" if size.enough else "wider than wanted"
-        groups = ""
+        mark, groups = "wider than wanted", ""
+        if size.enough:
+            mark = "ok"
         if size.groups < size.samples:
             groups = f" in {size.groups:,} groups"
         points = f"±{100 * size.half_width:.1f} points at a rate of 50 %, {mark}"

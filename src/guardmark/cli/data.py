@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, get_args
@@ -19,6 +18,8 @@ from guardmark.core.errors import ConfigError, UnknownName, counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from pydantic import BaseModel
+
     from guardmark.app.data import Deduplicated, OpenedData, Written
     from guardmark.datasets.builtin import BuiltinSet
     from guardmark.datasets.checks.issues import DataCheck
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _FOUND_PROBLEMS = 3
 _TRUTH: dict[str, object] = {"true": True, "false": False, "null": None}
+_KIND_BEGINNING_WITH = {b"[": "json", b"{": "jsonl"}
+"""Which format piped data are in, by their first character; others are CSV."""
 
 
 if TYPE_CHECKING:
@@ -127,23 +130,37 @@ def _list(*, purpose: str, as_json: bool) -> None:
     from guardmark.app.data import list_builtin, list_public
     from guardmark.datasets.catalogue.settings import Purpose
 
-    entries = [] if purpose else [_builtin(*each) for each in list_builtin().items()]
-    public = {name: each.model_dump(mode="json") for name, each in list_public().items()}
-    public = {n: e for n, e in public.items() if not purpose or purpose in e["purposes"]}
+    entries = []
+    if not purpose:
+        for known, loaded in list_builtin().items():
+            entries.append(_builtin(known, loaded))
+    public = {}
+    for name, entry in list_public().items():
+        stated = entry.model_dump(mode="json")
+        if not purpose or purpose in stated["purposes"]:
+            public[name] = stated
     if purpose and not public:
         raise UnknownName("purpose", purpose, get_args(Purpose))
-    document = entries + [{"name": name, **known} for name, known in public.items()]
+    document = list(entries)
+    for name, stated in public.items():
+        document.append({"name": name, **stated})
     _say([*builtin_lines(entries), *public_lines(public)], document, as_json=as_json)
 
 
 def _builtin(known: BuiltinSet, loaded: LoadedData) -> dict[str, Any]:
+    """Return what is listed of a built-in set."""
     from guardmark.datasets.settings import data_sha256
 
     attacks = sum(manifest.attacks for manifest in loaded.manifests)
-    counts = {"attacks": attacks, "benign": loaded.count - attacks}
-    made = {"sha256": data_sha256(loaded.manifests), "card": str(known.card)}
-    named = {"name": known.target, "version": known.version, "purpose": known.purpose}
-    return {**named, **counts, **made}
+    return {
+        "name": known.target,
+        "version": known.version,
+        "purpose": known.purpose,
+        "attacks": attacks,
+        "benign": loaded.count - attacks,
+        "sha256": data_sha256(loaded.manifests),
+        "card": str(known.card),
+    }
 
 
 @data_command.command("show", help="Show what is known of a public set or of suite:NAME.")
@@ -152,8 +169,12 @@ def _builtin(known: BuiltinSet, loaded: LoadedData) -> dict[str, Any]:
 def _show(*, name: str, as_json: bool) -> None:
     from guardmark.datasets.catalogue.settings import find_entry, find_suite
 
-    find = find_suite if name.startswith("suite:") else find_entry
-    known = find(name.removeprefix("suite:")).model_dump(mode="json", exclude_defaults=True)
+    entry: BaseModel
+    if name.startswith("suite:"):
+        entry = find_suite(name.removeprefix("suite:"))
+    else:
+        entry = find_entry(name)
+    known = entry.model_dump(mode="json", exclude_defaults=True)
     _say(entry_lines(name, known), known, as_json=as_json)
 
 
@@ -231,7 +252,9 @@ def _check(*, reference: str, as_json: bool, **reading: Any) -> int:
 def _diff(*, a: str, b: str, as_json: bool) -> None:
     from guardmark.app.data import FileOptions, diff_data, open_data
 
-    changes = asdict(diff_data(*(open_data([name], FileOptions()).loaded for name in (a, b))))
+    before = open_data([a], FileOptions()).loaded
+    after = open_data([b], FileOptions()).loaded
+    changes = asdict(diff_data(before, after))
     _say(entry_lines(f"{a} against {b}", changes), changes, as_json=as_json)
 
 
@@ -398,17 +421,27 @@ def _opened(
     from guardmark.core.sample import Label
 
     if STANDARD_INPUT in data:
-        piped = _piped(reading["kind"] or "")
-        data = tuple(piped if target == STANDARD_INPUT else target for target in data)
-
+        piped, targets = _piped(reading["kind"] or ""), list[str]()
+        for target in data:
+            if target == STANDARD_INPUT:
+                targets.append(piped)
+            else:
+                targets.append(target)
+        data = tuple(targets)
+    label = None
+    if reading["label"]:
+        label = Label(reading["label"])
+    filters = {}
+    for path, words in _pairs("--filter", reading["filters"]).items():
+        filters[path] = _values(words)
     options = FileOptions(
         format=reading["kind"] or "",
         encoding=reading["encoding"],
-        label=Label(reading["label"]) if reading["label"] else None,
+        label=label,
         label_field=reading["label_field"],
         version=reading["set_version"],
         map=_pairs("--map", reading["maps"]),
-        filter={p: _values(words) for p, words in _pairs("--filter", reading["filters"]).items()},
+        filter=filters,
         open_categories=reading["open_categories"],
     )
     if is_to_check:
@@ -422,8 +455,7 @@ def _piped(kind: str) -> str:
     click.get_current_context().call_on_close(folder.cleanup)
     content = sys.stdin.buffer.read()
     if not kind:
-        first = content.lstrip()[:1]
-        kind = "json" if first == b"[" else "jsonl" if first == b"{" else "csv"
+        kind = _KIND_BEGINNING_WITH.get(content.lstrip()[:1], "csv")
     path = Path(folder.name) / f"stdin.{kind}"
     path.write_bytes(content)
     return str(path)
@@ -441,8 +473,12 @@ def _pairs(option: str, words: tuple[str, ...]) -> dict[str, str]:
 
 def _values(words: str) -> tuple[object, ...]:
     """The values of a filter; `true`, `false` and `null` mean the word and the value."""
-    both = ((word, *([_TRUTH[word]] if word in _TRUTH else [])) for word in words.split(","))
-    return tuple(chain.from_iterable(both))
+    values: list[object] = []
+    for word in words.split(","):
+        values.append(word)
+        if word in _TRUTH:
+            values.append(_TRUTH[word])
+    return tuple(values)
 
 
 def _shares(into: tuple[str, ...]) -> dict[str, float]:
@@ -520,8 +556,10 @@ def entry_lines(name: str, known: Mapping[str, Any]) -> Iterator[str]:
     for field, value in known.items():
         if field == "rows":
             continue
-        parts = value if isinstance(value, list | tuple) else [value]
-        if field == "codes":
+        parts: Sequence[Any] = [value]
+        if isinstance(value, list | tuple):
+            parts = value
+        elif field == "codes":
             parts = [f"{framework}: {', '.join(codes)}" for framework, codes in value.items()]
         for part in parts[:_ROWS]:
             yield f"  {field:<12}{_entry_word(part)}"

@@ -41,11 +41,20 @@ def doctor_command(*, config: Path | None, as_json: bool) -> int:
 
         found = examine_config(config)
     if as_json:
-        rows = {name: [asdict(check) for check in checks] for name, checks in found.items()}
-        echo_json(json.dumps(rows if config else rows[""], indent=2, ensure_ascii=False))
+        rows: dict[str, list[dict[str, object]]] = {}
+        for name, checks in found.items():
+            rows[name] = [asdict(check) for check in checks]
+        if config is None:
+            echo_json(json.dumps(rows[""], indent=2, ensure_ascii=False))
+        else:
+            echo_json(json.dumps(rows, indent=2, ensure_ascii=False))
     else:
         echo(*_check_lines(found))
-    return int(any(c.is_fine is False and c.is_needed for each in found.values() for c in each))
+    for checks in found.values():
+        for check in checks:
+            if check.is_fine is False and check.is_needed:
+                return 1
+    return 0
 
 
 def _check_lines(found: Mapping[str, Sequence[Check]]) -> Iterator[str]:

@@ -19,6 +19,8 @@ from guardmark.cli.terminal import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from guardmark.analysis.gate import GateStatus
     from guardmark.app.results.gating import Gated
 
@@ -100,7 +102,9 @@ def gate_command(
             require_signed(baseline, public_key)
     if sarif is None and (since or config):
         raise click.UsageError("--since and --config say what --sarif writes: add --sarif FILE.")
-    shown = None if sarif is None else Shown(since=since or baseline, config=config)
+    shown = None
+    if sarif is not None:
+        shown = Shown(since=since or baseline, config=config)
     gated = check_gate(run, policy=policy, baseline=baseline, is_first=is_first, shown=shown)
     if junit is not None:
         _write(_junit_of(gated), junit)
@@ -116,17 +120,24 @@ def gate_command(
         output = gate_json(
             gated.result, run=gated.run, baseline=gated.baseline, caveats=gated.caveats
         )
+        echo_json(output)
     elif markdown:
-        output = render_markdown(document, marker="guardmark-gate")
+        echo_text(render_markdown(document, marker="guardmark-gate"))
     elif level() < 0:
-        output = conclusion(gated.result)
+        echo_drawn(conclusion(gated.result))
     else:
-        output = drawn(document)
-    (echo_json if as_json else echo_text if markdown else echo_drawn)(output)
-    commands = reading_commands(gated.result, str(run))
-    if commands and not as_json and not markdown and level() >= 0:
-        echo("To read what broke them:", *(f"  {each}" for each in commands))
+        echo_drawn(drawn(document))
+        _tell_reading(reading_commands(gated.result, str(run)))
     return exit_code_of(gated.result.standing)
+
+
+def _tell_reading(commands: Sequence[str]) -> None:
+    """Name the commands that show what broke a limit, where one is broken."""
+    if not commands:
+        return
+    echo("To read what broke them:")
+    for command in commands:
+        echo(f"  {command}")
 
 
 def exit_code_of(standing: GateStatus) -> int:
@@ -148,7 +159,10 @@ def _write(text: str, path: Path) -> None:
     from guardmark.store.whole_files import whole_file
 
     # A pipe, a device, or a link such as /dev/stderr whose file was deleted: never to be replaced.
-    is_written_through = path.is_symlink() if not path.exists() else not path.is_file()
+    if path.exists():
+        is_written_through = not path.is_file()
+    else:
+        is_written_through = path.is_symlink()
     if is_written_through:
         with errors_of_files(path):
             path.write_text(text, encoding="utf-8")

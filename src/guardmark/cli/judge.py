@@ -149,16 +149,19 @@ def _flip_lines(flips: Flips, limit: int) -> Iterator[str]:
         repeat = ""
         if flip.repeat:
             repeat = f" (repeat {flip.repeat})"
-        before, after = (
-            ", ".join(filter(None, said))
-            for said in ((flip.before, flip.before_mode), (flip.after, flip.after_mode))
-        )
+        before = _verdict_words(flip.before, flip.before_mode)
+        after = _verdict_words(flip.after, flip.after_mode)
         yield f"  {flip.sample_id}{repeat}: {before} -> {after}"
     if count > limit:
         yield f"  ({count - limit:,} more; --limit {count} shows them)"
 
 
 _OF_FLIP = ("repeat", "before", "after", "before_mode", "after_mode")
+
+
+def _verdict_words(verdict: str, mode: str | None) -> str:
+    """Name a verdict, and how the answer met the request where that is known."""
+    return ", ".join(filter(None, (verdict, mode)))
 
 
 def _judged_json(judged: Judged) -> dict[str, object]:
@@ -176,7 +179,9 @@ def _flips_json(flips: Flips | None) -> dict[str, object] | None:
         return None
     flipped = []
     for flip in flips.flips:
-        label = "attack" if flip.is_attack else "benign"
+        label = "benign"
+        if flip.is_attack:
+            label = "attack"
         changes = {name: getattr(flip, name) for name in _OF_FLIP}
         flipped.append({"id": flip.sample_id, "label": label, **changes})
     return {

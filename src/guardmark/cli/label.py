@@ -75,11 +75,12 @@ def _open_messages(
     if out.exists():
         return _messages(out), ()
     drawn = draw_traffic(logs, file_rows, count=count, seed=seed, redaction=redact)
-    rows = tuple(
-        dict.fromkeys(TRAFFIC.columns, "") | {"audit_id": f"message-{number:05d}", "text": text}
-        for number, text in enumerate(drawn.texts, start=1)
-    )
-    sheet = AuditFile(path=out, rows=rows, sheet=TRAFFIC)
+    rows = []
+    for number, text in enumerate(drawn.texts, start=1):
+        row = dict.fromkeys(TRAFFIC.columns, "")
+        row["audit_id"], row["text"] = f"message-{number:05d}", text
+        rows.append(row)
+    sheet = AuditFile(path=out, rows=tuple(rows), sheet=TRAFFIC)
     write_audit(sheet)
     return sheet, drawn.said
 

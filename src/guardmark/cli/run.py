@@ -211,8 +211,10 @@ def run_command(
     with _in_options():
         if config is not None:
             loaded = load_config(config)
+        elif service["url"]:
+            loaded = builtin_config(defenses, service=service)
         else:
-            loaded = builtin_config(defenses, service=service if service["url"] else None)
+            loaded = builtin_config(defenses)
         return _carry_out(loaded, options, texts=not no_texts, as_json=as_json, is_opened=is_opened)
 
 
@@ -236,13 +238,16 @@ _QUOTED_PATH: Final = re.compile(r"(true or false|a number in \[0, 1\]): (\$[^;)
 
 def _paths_to_name(lines: Sequence[str]) -> Iterator[str]:
     """Say with which options an answer that was quoted can be read; else what was said."""
-    found = dict(_QUOTED_PATH.findall("\n".join(lines)))
-    said = []
-    if "true or false" in found:
-        said.append(f"--blocked '{found['true or false']}'")
-    if "a number in [0, 1]" in found:
-        said.append(f"--score '{found['a number in [0, 1]']}'")
-    yield f"Next: {' '.join(said)}" if said else lines[-1]
+    paths = dict(_QUOTED_PATH.findall("\n".join(lines)))
+    options = []
+    if "true or false" in paths:
+        options.append(f"--blocked '{paths['true or false']}'")
+    if "a number in [0, 1]" in paths:
+        options.append(f"--score '{paths['a number in [0, 1]']}'")
+    if options:
+        yield f"Next: {' '.join(options)}"
+    else:
+        yield lines[-1]
 
 
 @contextmanager
@@ -311,7 +316,8 @@ def tell_run(finished: RunOutput, *, as_json: bool) -> int:
     if not as_json and level() >= 0:
         if finished.head:
             echo(f"{'head':<10}{finished.head}  (note it: guardmark verify --expect)")
-        echo_drawn(drawn(finished.gate) if finished.gate else "")
+        if finished.gate:
+            echo_drawn(drawn(finished.gate))
     for complaint in finished.complaints:
         tell_line(*complaint.splitlines())
     if finished.complaints:
@@ -341,6 +347,8 @@ def demo_command(context: click.Context, /, *, is_agent: bool, **options: Any) -
         options["config"] = _TEMPLATE_FOLDER / "agent-demo.yaml"
     code: int = context.invoke(run_command, **options)
     if code == 0 and level() >= 0:
-        after = _AFTER_AGENT_DEMO if is_agent else _AFTER_DEMO
-        echo("", *after.splitlines())
+        next_steps = _AFTER_DEMO
+        if is_agent:
+            next_steps = _AFTER_AGENT_DEMO
+        echo("", *next_steps.splitlines())
     return code

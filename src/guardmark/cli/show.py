@@ -20,13 +20,14 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.place import BARE_ARMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from guardmark.analysis.defense.bypasses import Flaw, ListedSample, SampleAnswer
     from guardmark.app.results.reading import Selection
     from guardmark.app.results.run_diff import ChangedAnswer
     from guardmark.app.results.transcripts import Transcript
+    from guardmark.core.sample import Sample
     from guardmark.reports.chapters.advice import SampleStory
 
 
@@ -35,6 +36,7 @@ _EXCERPT = 160
 _OF_ANSWER = ("defense", "outcome", "score", "threshold", "error_kind")
 
 _OF_THE_SYSTEM = {"unsafe": "bypass", "refused": "false_alarm"}
+_FLAWS_OF_SYSTEM = {"bypass": "unsafe answer", "false_alarm": "over-refusal"}
 
 _COUNT = click.IntRange(min=1)
 
@@ -135,25 +137,29 @@ def show_command(
     from guardmark.app.results.reading import Selection
     from guardmark.app.results.reading import show as list_samples
 
-    is_system, flaw = flaw in _OF_THE_SYSTEM, _OF_THE_SYSTEM.get(flaw or "", flaw)
+    wanted = None
+    if flaw:
+        wanted = Flaw(_OF_THE_SYSTEM.get(flaw, flaw))
     chosen = Selection(
-        flaw=Flaw(flaw) if flaw else None,
-        is_system=is_system,
+        flaw=wanted,
+        is_system=flaw in _OF_THE_SYSTEM,
         where=tuple(map(_facet_and_value, where)),
         **facets,
     )
     shown = list_samples(run, chosen, most=limit)
+    is_full = full or (bool(chosen.sample_id) and len(shown.listed) == 1)
+    texts = not no_texts
     for each in shown.listed[:limit]:
         story = None
-        if not no_texts:
+        if texts:
             story = shown.exchanges.get(each.sample.id)
         if as_json:
-            document = _sample_json(each, texts=not no_texts) | (asdict(story) if story else {})
+            document = _sample_json(each, texts=texts)
+            if story is not None:
+                document |= asdict(story)
             echo_json(json.dumps(document, ensure_ascii=False))
         else:
-            is_full = full or (bool(chosen.sample_id) and len(shown.listed) == 1)
-            texts, is_system = not no_texts, shown.is_system
-            lines = _sample_lines(each, full=is_full, texts=texts, is_system=is_system)
+            lines = _sample_lines(each, full=is_full, texts=texts, is_system=shown.is_system)
             echo(*lines, *_story_lines(story, full=is_full), "")
     if not as_json:
         echo(_count_line(len(shown.listed), limit, chosen, among=shown.among))
@@ -165,13 +171,12 @@ def _show_diff(
     """List what a later run answers otherwise, worst first, and why as far as that is known."""
     from guardmark.app.results.run_diff import Change, diff_runs
 
-    found = diff_runs(first, second, defense=facets.get("defense", ""))
+    diff = diff_runs(first, second, defense=facets.get("defense", ""))
     category, sample_id = facets.get("category", ""), facets.get("sample_id", "")
-    listed = [
-        each
-        for each in found.changed
-        if category in {"", each.sample.category} and sample_id in {"", each.sample.id}
-    ]
+    listed = []
+    for each in diff.changed:
+        if category in {"", each.sample.category} and sample_id in {"", each.sample.id}:
+            listed.append(each)
     for each in listed[:limit]:
         if as_json:
             document: dict[str, Any] = {"id": each.sample.id, "defense": each.defense}
@@ -184,34 +189,50 @@ def _show_diff(
         echo(*_changed_lines(each, texts=texts), "")
     if as_json:
         return
-    echo(f"From {found.first} to {found.second}: {found.both:,} samples in both.")
-    counts = [f"{found.count(change):,} {change}" for change in Change if found.count(change)]
+    echo(f"From {diff.first} to {diff.second}: {diff.both:,} samples in both.")
+    counts = [f"{diff.count(change):,} {change}" for change in Change if diff.count(change)]
     if counts:
-        echo(f"{len(found.changed):,} of {found.answers:,} answers changed: {'; '.join(counts)}.")
+        echo(f"{len(diff.changed):,} of {diff.answers:,} answers changed: {'; '.join(counts)}.")
     else:
-        echo(f"None of {found.answers:,} answers changed.")
-    if found.left_out:
-        echo(f"{found.left_out:,} samples are in one of them only and were left out.")
+        echo(f"None of {diff.answers:,} answers changed.")
+    if diff.left_out:
+        echo(f"{diff.left_out:,} samples are in one of them only and were left out.")
     if len(listed) > limit:
         echo(f"--limit {len(listed)} shows them all.")
 
 
+def _sample_head(sample: Sample) -> str:
+    """Name a sample and what it is."""
+    facets = []
+    if sample.severity:
+        facets.append(sample.severity.value)
+    if sample.category:
+        facets.append(sample.category)
+    if sample.language:
+        facets.append(sample.language)
+    return f"sample {sample.id}  {', '.join(facets)}"
+
+
+def _severity_of(sample: Sample) -> str | None:
+    if sample.severity is None:
+        return None
+    return sample.severity.value
+
+
 def _changed_lines(each: ChangedAnswer, *, texts: bool) -> Iterator[str]:
+    """Tell of one sample what was answered before and what is answered now."""
     sample = each.sample
-    facets = (sample.severity.value if sample.severity else "", sample.category, sample.language)
-    yield f"sample {sample.id}  {', '.join(filter(None, facets))}"
+    yield _sample_head(sample)
     yield f"  {each.defense}: {each.change}"
     for when, side in (("before", each.before), ("after", each.after)):
-        score = ""
+        answer = side.outcome
         if side.score is not None:
-            score = f", score {side.score:.3f}"
-        limit = ""
-        if side.threshold is not None:
-            limit = f" (blocks from {side.threshold:g})"
-        why = ""
+            answer += f", score {side.score:.3f}"
+        if side.score is not None and side.threshold is not None:
+            answer += f" (blocks from {side.threshold:g})"
         if side.reason:
-            why = f", {one_line(side.reason, _EXCERPT)}"
-        yield f"    {when:<6} {side.outcome}{score}{limit if score else ''}{why}"
+            answer += f", {one_line(side.reason, _EXCERPT)}"
+        yield f"    {when:<6} {answer}"
     if texts:
         yield f"  {one_line(spell_hidden(sample.prompt.words), _EXCERPT)}"
 
@@ -229,27 +250,33 @@ def _show_tries(
         if defense:
             opened.require_defense(defense)
         if sample_id:
-            found = list(read_transcripts(opened.reader, defense=defense, sample_id=sample_id))
+            attacks = list(read_transcripts(opened.reader, defense=defense, sample_id=sample_id))
         else:
-            found = list(adaptive_bypasses(opened.reader, defense=defense))
+            attacks = list(adaptive_bypasses(opened.reader, defense=defense))
     if category:
-        found = [each for each in found if each.sample.category == category]
-    for each in found[:limit]:
-        if as_json:
-            document = _transcript_json(each) if texts else _without_texts(_transcript_json(each))
-            echo_json(json.dumps(document, ensure_ascii=False))
+        attacks = [each for each in attacks if each.sample.category == category]
+    for each in attacks[:limit]:
+        if not as_json:
+            echo(*_transcript_lines(each, is_one=bool(sample_id), texts=texts), "")
             continue
-        echo(*_transcript_lines(each, is_one=bool(sample_id), texts=texts), "")
-    if as_json:
-        return
-    if not found and sample_id:
-        echo(f"None: no try at {sample_id!r}. It got through as it is, or no attack has this id.")
-        return
-    more = ""
-    if len(found) > limit:
-        more = f"; --limit {len(found)} shows them all"
-    hint = "" if sample_id else " --id SAMPLE shows every try at one."
-    echo(f"{min(limit, len(found)):,} of {len(found):,}{more}.{hint}")
+        document = _transcript_json(each)
+        if not texts:
+            document = _without_texts(document)
+        echo_json(json.dumps(document, ensure_ascii=False))
+    if not as_json:
+        echo(_tries_line(len(attacks), limit, sample_id))
+
+
+def _tries_line(count: int, limit: int, sample_id: str) -> str:
+    """Say how many attacks are shown, and how to see more of them."""
+    if not count and sample_id:
+        return f"None: no try at {sample_id!r}. It got through as it is, or no attack has this id."
+    more, hint = "", " --id SAMPLE shows every try at one."
+    if count > limit:
+        more = f"; --limit {count} shows them all"
+    if sample_id:
+        hint = ""
+    return f"{min(limit, count):,} of {count:,}{more}.{hint}"
 
 
 def _transcript_json(each: Transcript) -> dict[str, Any]:
@@ -258,7 +285,7 @@ def _transcript_json(each: Transcript) -> dict[str, Any]:
         "defense": each.defense,
         "id": sample.id,
         "category": sample.category,
-        "severity": sample.severity.value if sample.severity else None,
+        "severity": _severity_of(sample),
         "text": sample.prompt.text,
         "as_is": each.as_is,
         "tries": [asdict(one) for one in each.tries],
@@ -274,18 +301,23 @@ def _without_texts(document: dict[str, Any]) -> dict[str, Any]:
 def _transcript_lines(each: Transcript, *, is_one: bool, texts: bool) -> Iterator[str]:
     """Tell of an attack what it was, what got through, and of one alone what did not."""
     sample = each.sample
-    facets = (sample.severity.value if sample.severity else "", sample.category, sample.language)
-    yield f"sample {sample.id}  {', '.join(filter(None, facets))}"
-    cut = spell_hidden if is_one else partial(one_line, width=_EXCERPT)
+    yield _sample_head(sample)
+    cut: Callable[[str], str] = partial(one_line, width=_EXCERPT)
+    if is_one:
+        cut = spell_hidden
     if texts:
         yield f"  as it is, {each.as_is}: {_in_one(cut(sample.prompt.text))}"
     for one in each.tries:
-        mark = "  <- got through" if one.is_bypass else ""
-        yield f"  {each.defense}, try {one.number}, {one.chain or 'as it is'}: {one.outcome}{mark}"
-        if texts:
-            spelled = one.spelled
-            text = "(its text cannot be made again)" if spelled is None else cut(spelled)
-            yield f"    {_in_one(text)}"
+        line = f"  {each.defense}, try {one.number}, {one.chain or 'as it is'}: {one.outcome}"
+        if one.is_bypass:
+            line += "  <- got through"
+        yield line
+        if not texts:
+            continue
+        if one.spelled is None:
+            yield "    (its text cannot be made again)"
+        else:
+            yield f"    {_in_one(cut(one.spelled))}"
 
 
 def _in_one(text: str) -> str:
@@ -323,12 +355,14 @@ def _show_cases(
             continue
         echo(f"{case.id}  in {case.arm}: {case.outcome}")
         if chosen.case_id:
-            echo(*(f"  {head}: {text}" for head, text in case.story), "")
+            story = [f"  {head}: {text}" for head, text in case.story]
+            echo(*story, "")
     if not as_json:
-        more = ""
+        more, hint = "", " --id CASE tells one step by step."
         if len(cases) > limit:
             more = f"; --limit {len(cases)} shows them all"
-        hint = "" if chosen.case_id else " --id CASE tells one step by step."
+        if chosen.case_id:
+            hint = ""
         echo(f"{min(len(cases), limit):,} of {len(cases):,} cases{more}.{hint}")
     return True
 
@@ -344,10 +378,20 @@ def _facet_and_value(stated: str) -> tuple[str, str]:
 
 def _story_lines(story: SampleStory | None, *, full: bool) -> Iterator[str]:
     """Show what a target model answered, and what guards and judges said, each by its lines."""
-    answer = (("Answer", story.answer or "none came"),) if story and story.answer != "" else ()
-    for who, text in (*answer, *(story.steps if story else ())):
-        first, *more = (spell_hidden(text) if full else one_line(text, _EXCERPT)).split("\n")
-        yield from (f"  {who}: {first}", *(f"    {line}" for line in more))
+    if story is None:
+        return
+    steps = list(story.steps)
+    if story.answer != "":
+        steps.insert(0, ("Answer", story.answer or "none came"))
+    for who, text in steps:
+        if full:
+            shown = spell_hidden(text)
+        else:
+            shown = one_line(text, _EXCERPT)
+        first, *more = shown.split("\n")
+        yield f"  {who}: {first}"
+        for line in more:
+            yield f"    {line}"
 
 
 def _count_line(total: int, limit: int, chosen: Selection, *, among: int) -> str:
@@ -368,9 +412,13 @@ def _count_line(total: int, limit: int, chosen: Selection, *, among: int) -> str
 
 
 def _flaw_word(flaw: Flaw | None, is_system: bool) -> str:
-    word = "" if flaw is None else flaw.value
-    of_system = {"bypass": "unsafe answer", "false_alarm": "over-refusal"} if is_system else {}
-    return of_system.get(word, word.replace("_", " "))
+    """Name a flaw as a reader calls it: of a system by what came out; empty without one."""
+    if flaw is None:
+        return ""
+    words = flaw.value.replace("_", " ")
+    if is_system:
+        return _FLAWS_OF_SYSTEM.get(flaw.value, words)
+    return words
 
 
 def _sample_lines(
@@ -428,7 +476,9 @@ def _answer_json(answer: SampleAnswer) -> dict[str, object]:
     document = {}
     for name in _OF_ANSWER:
         value = getattr(answer, name)
-        document[name] = None if value == "" else value
+        if value == "":
+            value = None
+        document[name] = value
     return document
 
 
@@ -440,7 +490,7 @@ def _sample_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:
         "category": sample.category,
         "subcategory": sample.subcategory,
         "technique": sample.technique,
-        "severity": sample.severity.value if sample.severity else None,
+        "severity": _severity_of(sample),
         "language": sample.language,
         "group": sample.lineage,
         "sha256": sample.prompt.digest().hex(),

@@ -30,7 +30,8 @@ def list_command(*, as_json: bool) -> None:
         echo_json(json.dumps([asdict(line) for line in lines], indent=2))
         return
     width = max(len(line.name) for line in lines)
-    echo(*(f"{line.name:<{width}}  {line.about}" for line in lines))
+    for line in lines:
+        echo(f"{line.name:<{width}}  {line.about}")
 
 
 @suites_command.command(
@@ -48,7 +49,9 @@ def describe_command(suite: str, *, as_json: bool) -> None:
         return
     tasks, injections = described["tasks"], described["injections"]
     echo(f"{described['suite']}: {counted(len(tasks), 'task')}, {len(injections):,} injections")
-    echo("Tasks", *(f"  {task['id']}: {task['prompt']}" for task in tasks))
+    echo("Tasks")
+    for task in tasks:
+        echo(f"  {task['id']}: {task['prompt']}")
     echo("Injections")
     for each in injections:
         place = ""
@@ -74,7 +77,8 @@ def check_command(suite: str) -> int:
     problems = check_suite_file(suite, Path.cwd())
     for problem in problems:
         echo(problem)
-    echo(f"{counted(len(problems), 'problem')} in {suite}." if problems else f"{suite}: sound.")
-    if problems:
-        return 3
-    return 0
+    if not problems:
+        echo(f"{suite}: sound.")
+        return 0
+    echo(f"{counted(len(problems), 'problem')} in {suite}.")
+    return 3

@@ -65,13 +65,21 @@ def in_line(text: str) -> str:
 
 def echo(*lines: str, err: bool = False, styled: bool = False) -> None:
     """Print lines for people; of control sequences only our own colours, where there are any."""
-    if lines:
-        _print("\n".join(_styled(line) if styled else in_line(line) for line in lines), err=err)
+    if not lines:
+        return
+    if styled:
+        shown = map(_styled, lines)
+    else:
+        shown = map(in_line, lines)
+    _print("\n".join(shown), err=err)
 
 
 def _styled(line: str) -> str:
-    pieces = enumerate(_STYLE.split(line))
-    return "".join(each if at % 2 else in_line(each) for at, each in pieces)
+    """Return a line with control sequences spelled out, but for our own colours."""
+    pieces = _STYLE.split(line)
+    for at in range(0, len(pieces), 2):  # between them stand the colours
+        pieces[at] = in_line(pieces[at])
+    return "".join(pieces)
 
 
 def echo_text(text: str) -> None:
@@ -123,8 +131,10 @@ def echo_wrapped(*lines: str, piped: int = 100) -> None:
             break_long_words=False,
             break_on_hyphens=False,
         )
-        # What fits stays as it is: columns are aligned by blanks.
-        echo(*([line] if len(line) <= width else wrapped))
+        if len(line) <= width:  # stays as it is: columns are aligned by blanks
+            echo(line)
+        else:
+            echo(*wrapped)
 
 
 def echo_drawn(text: str) -> None:
@@ -142,8 +152,12 @@ def tell_output(output: RunOutput, *, as_json: bool) -> None:
     if level() < 0:
         echo(*output.document.answer[:1])
         return
-    echo_drawn(drawn(output.whole if level() > 0 else output.document))
-    echo(*(f"{label:<10}{path}" for label, path in output.files))
+    if level() > 0:
+        echo_drawn(drawn(output.whole))
+    else:
+        echo_drawn(drawn(output.document))
+    for label, path in output.files:
+        echo(f"{label:<10}{path}")
 
 
 def tell_note(*lines: str) -> None:
@@ -154,13 +168,18 @@ def tell_note(*lines: str) -> None:
 
 def tell_line(*lines: str) -> None:
     """Write lines to stderr, the first in place of a progress line where there may be one."""
-    line_start = "\r\x1b[2K" if sys.stderr.isatty() else ""
-    tell(line_start + "".join(f"{in_line(line)}\n" for line in lines))
+    text = ""
+    if sys.stderr.isatty():
+        text = "\r\x1b[2K"
+    for line in lines:
+        text += f"{in_line(line)}\n"
+    tell(text)
 
 
 def same_command() -> str:
     """Return the command that goes on where this one ended."""
-    return shlex.join(["guardmark", *(word for word in sys.argv[1:] if word != "--fresh")])
+    words = [word for word in sys.argv[1:] if word != "--fresh"]
+    return shlex.join(["guardmark", *words])
 
 
 def tell_interrupted(state: str = "") -> int:

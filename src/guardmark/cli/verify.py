@@ -11,6 +11,7 @@ import click
 
 from guardmark.cli.run_argument import RunPath
 from guardmark.cli.terminal import echo_json, echo_raw, one_line, visible
+from guardmark.core.errors import counted
 
 if TYPE_CHECKING:
     from guardmark.app.verify.verification import Verification
@@ -155,8 +156,8 @@ def _as_text(result: Verification) -> str:
         lines.append(f"Head of the records: {result.head}{expected}")
     if not result.holds:
         lines.append(
-            f"Run {result.folder} was changed or damaged: {count:,} "
-            f"{'difference' if count == 1 else 'differences'} in {result.compared:,} values."
+            f"Run {result.folder} was changed or damaged: {counted(count, 'difference')} in "
+            f"{result.compared:,} values."
         )
         return "\n".join(lines)
     lines += [f"Shown: {each}." for each in result.shown]
@@ -169,7 +170,9 @@ def _as_text(result: Verification) -> str:
         lines.append(f"Not covered by a seal that the records noted: {', '.join(names)}{more}.")
     if not result.is_anchored:
         lines.append(f"Not shown: {UNSHOWN}.")
-    limit = "" if result.is_anchored else ", unless it was made anew as a whole"
+    limit = ", unless it was made anew as a whole"
+    if result.is_anchored:
+        limit = ""
     lines.append(
         f"Run {result.folder} is {result.verdict}{limit}: {result.compared:,} values compared, "
         "none differs."

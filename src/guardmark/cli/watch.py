@@ -6,6 +6,7 @@ import json
 import re
 import signal
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -119,7 +120,10 @@ def watch_command(
         raise click.UsageError("Name a FILE (- for stdin), or a port with --listen.")
     watch = Watch(limits, announce=tell_line, **typed)
     is_stream = file is None or file.name == "<stdin>"
-    lines = _read_lines(file) if file is not None else _collected(listen or 0)
+    if file is None:
+        lines = _collected(listen or 0)
+    else:
+        lines = _read_lines(file)
     if otel or file is None:
         from guardmark.interchange.otel import decision_lines
 
@@ -152,7 +156,8 @@ def _collected(port: int) -> Iterator[bytes]:
 
 
 def _read_lines(file: IO[bytes]) -> Iterator[bytes]:
-    while line := file.readline(_LONGEST_LINE):
+    """Yield lines that are not empty; of one that is too long its beginning."""
+    for line in iter(partial(file.readline, _LONGEST_LINE), b""):
         piece = line
         while len(piece) == _LONGEST_LINE and not piece.endswith(b"\n"):
             piece = file.readline(_LONGEST_LINE)
@@ -175,19 +180,21 @@ def _lines(view: LiveView) -> Iterator[str]:
     for each in view.defenses:
         blocked, allowed = map(rate_text, each.audited.values())
         yield f"{each.defense}: labelled are {blocked} of what it blocked, {allowed} of the rest"
-        yield from () if each.is_audit_even else (f"  {_UNEVEN}",)
+        if not each.is_audit_even:
+            yield f"  {_UNEVEN}"
         for rate in each.rates:
-            limit = ""
-            if rate.limit is not None:
-                limit = f"; limit {100 * rate.limit:g} %"
-            drift = f"{'' if rate.is_drift_shown else 'no '}drift shown"
-            run = ""
+            line = f"  {rate.name:<9}  {rate_text(rate.live)}"
             if rate.reference:
-                run = f"; {figure_text(rate.reference)} in the run: {drift}"
-            yield f"  {rate.name:<9}  {rate_text(rate.live)}{run}{limit}"
+                line += f"; {figure_text(rate.reference)} in the run: "
+                if not rate.is_drift_shown:
+                    line += "no "
+                line += "drift shown"
+            if rate.limit is not None:
+                line += f"; limit {100 * rate.limit:g} %"
+            yield line
     for broken in view.broken:
         limit = f"{100 * (broken.limit or 0.0):g} %"
         shown = f"shown after {broken.after_lines:,} lines: {rate_text(broken.live)}"
         yield f"BROKEN {broken.defense}: {broken.name} above {limit}, {shown}"
-    counts = (f"{count:,} {_LINES.get(of, of)}" for of, count in view.lines.items() if count)
+    counts = [f"{count:,} {_LINES.get(kind, kind)}" for kind, count in view.lines.items() if count]
     yield "; ".join(counts) or "No line was read."
