@@ -45,13 +45,17 @@ def proved_tier(arm: OperatorConfig, original: str, variant: str, use: Use) -> T
     if declared is _V0 and is_exact(arm, original, variant, use):
         return _V0
     if declared.strict:
-        return _V1 if is_canonical(arm, original, variant, use) else None
-    if declared is _V2:
-        return _V2 if is_bounded(original, variant) else None
-    if declared is _V3_TABLE:
+        proved, is_proved = _V1, is_canonical(arm, original, variant, use)
+    elif declared is _V2:
+        proved, is_proved = _V2, is_bounded(original, variant)
+    elif declared is _V3_TABLE:
         check = arm.operator.check
-        return _V3_TABLE if check is not None and check(original, variant) else None
-    return _V4
+        proved, is_proved = _V3_TABLE, check is not None and check(original, variant)
+    else:
+        proved, is_proved = _V4, True
+    if is_proved:
+        return proved
+    return None
 
 
 def is_exact(arm: OperatorConfig, original: str, variant: str, use: Use) -> bool:
@@ -92,15 +96,21 @@ def is_bounded(original: str, variant: str) -> bool:
     before, after = original.casefold().split(), variant.casefold().split()
     if len(before) != len(after):
         return False
-    edited = [(a, b) for a, b in zip(before, after, strict=True) if a != b]
-    if len(edited) > MOST_WORDS_EDITED * len(before):
-        return False
-    return all(is_typo(a, b) for a, b in edited)
+    edited = 0
+    for word, typed in zip(before, after, strict=True):
+        if word == typed:
+            continue
+        edited += 1
+        if not is_typo(word, typed):
+            return False
+    return edited <= MOST_WORDS_EDITED * len(before)
 
 
 def is_typo(word: str, typed: str) -> bool:
     """Say whether a word was typed with one typo, and is too long to become another word by it."""
-    least = LEAST_SHORTENED if len(typed) < len(word) else LEAST_MISTYPED
+    least = LEAST_MISTYPED
+    if len(typed) < len(word):
+        least = LEAST_SHORTENED
     is_long = sum(map(str.isalpha, word)) >= least
     return is_long and bool(_PLAIN.fullmatch(word)) and edit_within_one(word, typed)
 
@@ -150,7 +160,9 @@ def tier_of(original: str, variant: str, must_keep: tuple[str, ...]) -> Tier | N
     wanted = skeleton(original)
     if wanted and skeleton(variant) == wanted:
         return Tier.V1
-    return Tier.V2 if is_bounded(original, variant) else Tier.V4
+    if is_bounded(original, variant):
+        return Tier.V2
+    return Tier.V4
 
 
 DECODERS: Final = (Step.ENCODINGS, Step.TAGS, Step.SELECTORS, Step.DIRECTION)
@@ -183,11 +195,17 @@ def apply(
     must_keep: tuple[str, ...] = (),
 ) -> Variant:
     """Rewrite a text and check every step, then what they came to together."""
-    arms = (chain,) if isinstance(chain, OperatorConfig) else chain.arms
+    if isinstance(chain, OperatorConfig):
+        arms: tuple[OperatorConfig, ...] = (chain,)
+    else:
+        arms = chain.arms
     protected = tuple(span for span in protected_spans(text, must_keep) if span in text)
     current, steps = text, list[_Step]()
     for index, arm in enumerate(arms):
-        use = Use(arm.settings, seed if index == 0 else sha256(seed + bytes((index,))).digest())
+        drawn = seed
+        if index:
+            drawn = sha256(seed + bytes((index,))).digest()
+        use = Use(arm.settings, drawn)
         after, tier, fault = _step(arm, current, use, protected)
         if fault:
             return Variant(status=VariantStatus.REFUSED, text=text, reason=f"{arm.key}: {fault}")
@@ -196,12 +214,14 @@ def apply(
             current = after
     if current == text:
         return Variant(status=VariantStatus.NO_OP, text=text)
-    tier = _chain_tier(steps)
+    claims = tier = _chain_tier(steps)
+    if tier is _V4:
+        claims = Tier.V3
     return Variant(
         status=VariantStatus.VARIANT,
         text=current,
         tier=tier,
-        claims=Tier.V3 if tier is _V4 else tier,
+        claims=claims,
         applied=tuple(step.arm.key for step in steps),
     )
 
@@ -238,7 +258,9 @@ def _chain_tier(steps: list[_Step]) -> Tier:
         is_proved = is_bounded(apply_steps(original, _LETTERS), apply_steps(changed, _LETTERS))
     else:
         is_proved = tier is _V3_TABLE and _is_listed(steps, loose, original, changed)
-    return tier if is_proved else _V4
+    if is_proved:
+        return tier
+    return _V4
 
 
 def _is_listed(steps: list[_Step], loose: list[int], original: str, changed: str) -> bool:

@@ -55,7 +55,9 @@ class Lock:
     @property
     def memory(self) -> str:
         """What attacks share, in a word."""
-        return "shared" if self.shares_memory else "none"
+        if self.shares_memory:
+            return "shared"
+        return "none"
 
 
 _USUAL = Lock()
@@ -131,7 +133,9 @@ def _leaves(tree: object, path: str = "") -> dict[str, object]:
         return {path: tree}
     leaves = {}
     for name, branch in tree.items():
-        below = f"{path}/{name}" if path else str(name)
+        below = str(name)
+        if path:
+            below = f"{path}/{name}"
         leaves.update(_leaves(branch, below))
     return leaves
 

@@ -35,11 +35,17 @@ _KEY = re.compile(r"(?P<name>\w+)(?:@(?P<version>\d+))?(?:\((?P<settings>[^()]*)
 
 @cache
 def _by_name() -> dict[str, Operator]:
-    parts = (surface, typo, hidden, characters, direction, encodings, structure, lexical)
     rules = {
-        name: each
-        for part in (*parts, reformulation, conversation)
-        for name, each in part.RULES.items()
+        **surface.RULES,
+        **typo.RULES,
+        **hidden.RULES,
+        **characters.RULES,
+        **direction.RULES,
+        **encodings.RULES,
+        **structure.RULES,
+        **lexical.RULES,
+        **reformulation.RULES,
+        **conversation.RULES,
     }
     return {operator.name: operator for operator in declared(rules)}
 
@@ -76,7 +82,8 @@ def arms(only: tuple[str, ...] | None = None) -> tuple[OperatorConfig, ...]:
         if only is not None and known.family not in only:
             continue
         names = [parameter.name for parameter in known.parameters]
-        for values in product(*(parameter.values for parameter in known.parameters)):
+        choices = [parameter.values for parameter in known.parameters]
+        for values in product(*choices):
             settings = tuple(zip(names, values, strict=True))
             configs.append(OperatorConfig(operator=known, settings=settings))
     return tuple(configs)
@@ -84,6 +91,7 @@ def arms(only: tuple[str, ...] | None = None) -> tuple[OperatorConfig, ...]:
 
 _SHORT_PADDING = (0, 128)  # words; of more, a small budget pays more than it learns
 _EASY_BUDGET = 64
+_NEEDS_JUDGE = "F13"  # family whose variants a judge of sameness must pass: no search has one
 
 
 @cache
@@ -91,15 +99,18 @@ def search_chains(
     budget: int, *, has_material: bool = False, has_turns: bool = False
 ) -> tuple[OperatorChain, ...]:
     """Return the chains of one arm that a search may draw from."""
-    return tuple(
-        OperatorChain.of(arm)
-        for arm in arms()
-        if arm.tier is not Tier.V4
-        and (has_material or not arm.operator.for_material)
-        and (has_turns or arm.operator.slot is not Slot.TURNS)
-        and arm.family != "F13"  # needs a judge of sameness, which no search has
-        and (budget > _EASY_BUDGET or dict(arm.settings).get("words", 0) in _SHORT_PADDING)
-    )
+    chains = []
+    for arm in arms():
+        if arm.tier is Tier.V4 or arm.family == _NEEDS_JUDGE:
+            continue
+        if arm.operator.for_material and not has_material:
+            continue
+        if arm.operator.slot is Slot.TURNS and not has_turns:
+            continue
+        if budget <= _EASY_BUDGET and dict(arm.settings).get("words", 0) not in _SHORT_PADDING:
+            continue
+        chains.append(OperatorChain.of(arm))
+    return tuple(chains)
 
 
 def parse_arm(key: str, extra: tuple[Operator, ...] = ()) -> OperatorConfig:

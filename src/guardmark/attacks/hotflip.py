@@ -28,7 +28,9 @@ class HotFlip:
     """Replaces one token after the other, the steepest first."""
 
     def __init__(self, *, bounded: bool = True) -> None:
-        self.name = HOTFLIP if bounded else f"{HOTFLIP}(bounded=no)"
+        self.name = HOTFLIP
+        if not bounded:
+            self.name = f"{HOTFLIP}(bounded=no)"
         self._bounded = bounded
 
     def propose(self, sample: Sample, access: EmbeddingGradients, *, most: int) -> Iterator[str]:

@@ -122,8 +122,8 @@ def edited(text: str, edits: Iterable[WordEdit]) -> str:
 
 def edited_tier(text: str, edits: Sequence[WordEdit], must_keep: tuple[str, ...]) -> Tier:
     """Prove a text with edits against the original; V4 where a protected span is lost."""
-    typos = sum(edit.kind is EditKind.TYPO for edit in edits)
-    if typos > MOST_WORDS_EDITED * len(text.split()):
+    typos = [edit for edit in edits if edit.kind is EditKind.TYPO]
+    if len(typos) > MOST_WORDS_EDITED * len(text.split()):
         return Tier.V4
     if not keeps(text, edited(text, edits), protected_spans(text, must_keep)):
         return Tier.V4
@@ -157,8 +157,7 @@ def read_recipe(written: str, text: str) -> tuple[str, str] | None:
     match = _RECIPE.fullmatch(written)
     if match is None:
         return None
-    edits = [
-        WordEdit(int(start), int(end), form, EditKind.LETTERS)
-        for start, end, form in _EDIT.findall(match["edits"])
-    ]
+    edits = []
+    for start, end, form in _EDIT.findall(match["edits"]):
+        edits.append(WordEdit(int(start), int(end), form, EditKind.LETTERS))
     return edited(text, edits), match["chain"] or ""

@@ -105,8 +105,13 @@ def reveal_selectors(text: str) -> str:
     """Write the bytes that a run of variation selectors spells as text."""
 
     def spelled(run: re.Match[str]) -> bytes:
-        codes = map(ord, run[0])
-        return bytes(code - (0xFE00 if code < 0xE0000 else 0xE0100 - 16) for code in codes)
+        data = bytearray()
+        for code in map(ord, run[0]):
+            if code < 0xE0000:  # the first 16 selectors stand in a block of their own
+                data.append(code - 0xFE00)
+            else:
+                data.append(code - 0xE0100 + 16)
+        return bytes(data)
 
     return _SELECTORS.sub(lambda run: _text_or(spelled(run), run[0]), text)
 
@@ -131,9 +136,10 @@ def _text_or(data: bytes, otherwise: str) -> str:
         text = data.decode()
     except UnicodeDecodeError:
         return otherwise
-    if not text or not all(char.isprintable() or char in "\n\t\r" for char in text):
-        return otherwise
-    return text
+    for char in text:
+        if not char.isprintable() and char not in "\n\t\r":
+            return otherwise
+    return text or otherwise
 
 
 _DECODERS: tuple[tuple[re.Pattern[str], Callable[[str], bytes]], ...] = (

@@ -139,8 +139,15 @@ def _drop(text: str, use: Use) -> str:  # noqa: ARG001 - one signature for every
 
 def _marked(marks: str, count: str = "") -> OperatorRules:
     """Build what sets marks, as many as a setting says or one."""
+
+    def rewrite(text: str, use: Use) -> str:
+        number = 1
+        if count:
+            number = use.count(count)
+        return _decorate(text, use, marks, number)
+
     return OperatorRules(
-        rewrite=lambda text, use: _decorate(text, use, marks, use.count(count) if count else 1),
+        rewrite=rewrite,
         restore=_drop,
         domain=lambda text: text.isascii() or not any(mark in text for mark in _MARKS),
     )

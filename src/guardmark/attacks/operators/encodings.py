@@ -58,7 +58,9 @@ def read_braille(code: str) -> str:
 
     def signed(match: re.Match[str]) -> str:
         sign, cell = match.groups()
-        return _FROM_CELL[cell].upper() if sign == _CAPITAL else _FROM_NUMBER[cell]
+        if sign == _CAPITAL:
+            return _FROM_CELL[cell].upper()
+        return _FROM_NUMBER[cell]
 
     return _SIGNED.sub(signed, code).translate(_TO_LETTERS)
 
@@ -115,16 +117,27 @@ def _prefix(use: Use, name: str) -> str:
 
 
 def _marked_bytes(text: str, mark: str) -> str:
-    return mark + text.encode().hex(mark).upper() if text else ""
+    if not text:
+        return ""
+    return mark + text.encode().hex(mark).upper()
 
 
 def _unmarked_bytes(code: str, mark: str) -> str:
     return bytes.fromhex(code.replace(mark, "")).decode()
 
 
+def _entities(text: str) -> str:
+    """Write each character as an HTML entity by its number."""
+    if not text:
+        return ""
+    return f"&#{';&#'.join(map(str, map(ord, text)))};"
+
+
 def _numbered(code: str, between: str) -> str:
+    if not code:
+        return ""
     try:
-        return "".join(map(chr, map(int, code.split(between)))) if code else ""
+        return "".join(map(chr, map(int, code.split(between))))
     except OverflowError as error:
         raise ValueError("no character has such a number") from error
 
@@ -160,10 +173,7 @@ _CODES: dict[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
     ),
     "hex": (lambda text: text.encode().hex(), lambda code: bytes.fromhex(code).decode()),
     "percent": (partial(_marked_bytes, mark="%"), partial(_unmarked_bytes, mark="%")),
-    "html_entities": (
-        lambda text: f"&#{';&#'.join(map(str, map(ord, text)))};" if text else "",
-        lambda code: _numbered(code[2:-1], ";&#"),
-    ),
+    "html_entities": (_entities, lambda code: _numbered(code[2:-1], ";&#")),
     "unicode_escapes": (
         _escapes,
         lambda code: bytes.fromhex(code.replace("\\u", "")).decode("utf-16-be"),
@@ -189,15 +199,26 @@ _MARKS = r"\w[^\w\s]+\d|\d[^\w\s]+\w|[+=<>_@#$%&|\\{}\[\]^~*/]"  # lost, "3/4" s
 _SPOKEN = re.compile(rf"(?!.*(?:{_MARKS}))(?=.*[A-Za-z0-9])[\x00-\x7f]+", re.DOTALL)
 
 
+def _is_spoken(text: str) -> bool:
+    """Tell whether a text holds nothing that a code of letters and digits alone would lose."""
+    return bool(_SPOKEN.fullmatch(text))
+
+
 def _encoding(
     name: str, write: Callable[[str, Use], str], read: Callable[[str, Use], str]
 ) -> OperatorRules:
     """Put a code behind its wrapper; one that loses marks takes no text in which they count."""
-    domain = (lambda text: bool(_SPOKEN.fullmatch(text))) if name in _LOSSY else None
+    domain: Callable[[str], bool] | None = None
+    if name in _LOSSY:
+        domain = _is_spoken
 
     def rewrite(text: str, use: Use) -> str:
-        code = write(text, use) if domain is None or domain(text) else text
-        return text if code == text else _prefix(use, name) + code
+        if domain is not None and not domain(text):
+            return text
+        code = write(text, use)
+        if code == text:
+            return text
+        return _prefix(use, name) + code
 
     def restore(variant: str, use: Use) -> str:
         prefix = _prefix(use, name)

@@ -16,6 +16,8 @@ from guardmark.attacks.tables import OperatorRules, digest_of, listed_pairs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from guardmark.attacks.contract import Use
+
 _IMPERATIVE = re.compile(r"\s*(?:please,?\s+|now,?\s+|kindly\s+)?([A-Za-z]+)\b", re.IGNORECASE)
 _HOW = re.compile(
     r"\s*(?:tell me |explain |describe |show me )?how (?:to|do i|can i|do you|would i|could i)"
@@ -45,8 +47,9 @@ def _lead(text: str, pattern: re.Pattern[str] = _IMPERATIVE) -> _Lead | None:
     match = pattern.match(text)
     if match is None or match[1].lower() not in verb_forms():
         return None
-    stop = _END.search(text, match.end())
-    at = stop.start() if stop else len(text)
+    stop, at = _END.search(text, match.end()), len(text)
+    if stop is not None:
+        at = stop.start()
     rest = text[match.end() : at]
     if not rest.strip():
         return None
@@ -55,8 +58,9 @@ def _lead(text: str, pattern: re.Pattern[str] = _IMPERATIVE) -> _Lead | None:
 
 def _object(lead: _Lead) -> tuple[str, str] | None:
     """Split the rest after the verb into its object and the remainder."""
-    stop = _OBJECT_END.search(lead.rest)
-    at = stop.start() if stop else len(lead.rest)
+    stop, at = _OBJECT_END.search(lead.rest), len(lead.rest)
+    if stop is not None:
+        at = stop.start()
     words = lead.rest[:at].strip()
     if not words or words.split()[0].lower() in _NO_OBJECT:
         return None
@@ -65,7 +69,9 @@ def _object(lead: _Lead) -> tuple[str, str] | None:
 
 def _mark(lead: _Lead, wanted: str) -> str:
     """Return the end of the sentence; line breaks stay line breaks."""
-    return wanted + ("\n" if lead.end == "\n" else "")
+    if lead.end == "\n":
+        return f"{wanted}\n"
+    return wanted
 
 
 def _question(text: str) -> str:
@@ -77,8 +83,10 @@ def _question(text: str) -> str:
 
 def _passive(text: str) -> str:
     lead = _lead(text)
-    parts = _object(lead) if lead else None
-    if lead is None or parts is None:
+    if lead is None:
+        return text
+    parts = _object(lead)
+    if parts is None:
         return text
     participle = verb_forms()[lead.verb][2]
     words = parts[0][:1].upper() + parts[0][1:]
@@ -87,8 +95,10 @@ def _passive(text: str) -> str:
 
 def _nominal(text: str) -> str:
     lead = _lead(text)
-    parts = _object(lead) if lead else None
-    if lead is None or parts is None:
+    if lead is None:
+        return text
+    parts = _object(lead)
+    if parts is None:
         return text
     gerund = verb_forms()[lead.verb][3]
     return f"Your task is the {gerund} of {parts[0]}{parts[1]}{_mark(lead, '.')}{lead.tail}"
@@ -116,7 +126,20 @@ def _framed(text: str, name: str) -> str:
 
 
 def _rule(rule: Callable[[str], str]) -> OperatorRules:
-    return _frame(rewrite=lambda text, _: rule(text) if text.strip() else text)
+    """Return an operator that rewrites by a rule; blank texts stay as they are."""
+
+    def rewrite(text: str, _use: Use) -> str:
+        if not text.strip():
+            return text
+        return rule(text)
+
+    return _frame(rewrite=rewrite)
+
+
+def _foreign_frame(text: str, use: Use) -> str:
+    if not text.strip():
+        return text
+    return _framed(text, use.word("language"))
 
 
 _frame = partial(OperatorRules, table_digest=lambda: digest_of("verbs.tsv"))
@@ -128,8 +151,6 @@ RULES = {
     "third_person": _rule(_third_person),
     "hypothetical": _rule(partial(_framed, name="hypothetical")),
     "polite": _rule(partial(_framed, name="polite")),
-    "foreign_frame": _frame(
-        rewrite=lambda text, use: _framed(text, use.word("language")) if text.strip() else text
-    ),
+    "foreign_frame": _frame(rewrite=_foreign_frame),
 }
 """What the operators of F13 do."""

@@ -105,8 +105,11 @@ def _around(frame: Callable[[Use], tuple[str, str]]) -> OperatorRules:
 def _filler_around(use: Use) -> tuple[str, str]:
     """Return the filler before and behind the text."""
     words, where = use.count("words"), use.word("where")
-    front = filler(use.draws(64), words) + "\n\n" if where != "back" else ""
-    back = "\n\n" + filler(use.draws(128)[64:], words) if where != "front" else ""
+    front = back = ""
+    if where != "back":
+        front = filler(use.draws(64), words) + "\n\n"
+    if where != "front":
+        back = "\n\n" + filler(use.draws(128)[64:], words)
     return front, back
 
 

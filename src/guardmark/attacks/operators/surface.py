@@ -55,7 +55,10 @@ def _random_case(text: str, use: Use) -> str:
         return blend(text.lower(), text.upper(), draws, bound)
     written = []  # outside ASCII a capital may be two letters, and depend on its neighbours
     for char, draw in zip(text, draws, strict=True):
-        written.append(char.upper() if draw < bound else char.lower())
+        if draw < bound:
+            written.append(char.upper())
+        else:
+            written.append(char.lower())
     return "".join(written)
 
 

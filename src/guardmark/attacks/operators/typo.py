@@ -34,10 +34,11 @@ def _neighbours() -> dict[str, str]:
     near: dict[str, str] = {}
     for row, keys in enumerate(_ROWS):
         for column, key in enumerate(keys):
-            beside = keys[max(column - 1, 0) : column] + keys[column + 1 : column + 2]
-            above = _ROWS[row - 1][column : column + 2] if row else ""
-            below = _ROWS[row + 1][max(column - 1, 0) : column + 1] if row < 2 else ""
-            near[key] = beside + above + below
+            near[key] = keys[max(column - 1, 0) : column] + keys[column + 1 : column + 2]
+            if row > 0:
+                near[key] += _ROWS[row - 1][column : column + 2]
+            if row < len(_ROWS) - 1:
+                near[key] += _ROWS[row + 1][max(column - 1, 0) : column + 1]
     return near
 
 
@@ -92,8 +93,10 @@ def _mix(text: str, use: Use) -> str:
     noise = drawn[1] < round(256 * min(1.0, 20 * sigma**_NOISE))
     capitals = round(256 * sigma**_CAPITALS / 2)
     text = blend(text, text.translate(_OTHER_CASE), drawn[2:], capitals)
-    if scramble or noise:
-        text = _edit_words(text, use, _swap if scramble else _press_neighbour, 0.3)
+    if scramble:
+        return _edit_words(text, use, _swap, 0.3)
+    if noise:
+        return _edit_words(text, use, _press_neighbour, 0.3)
     return text
 
 

@@ -40,10 +40,12 @@ def read_wordnet(folder: Path) -> dict[str, tuple[str, ...]]:
         if len(readings) != 1:  # several parts of speech: which one is meant cannot be told
             continue
         part, offsets = readings[0]
-        members = (m for at in offsets for m in _members(data[part], at, f"data.{part}"))
-        alternatives = tuple(dict.fromkeys(m for m in members if m != word))
+        alternatives: dict[str, None] = {}  # in order, each once
+        for offset in offsets:
+            alternatives.update(dict.fromkeys(_members(data[part], offset, f"data.{part}")))
+        alternatives.pop(word, None)
         if alternatives:
-            table[word] = alternatives
+            table[word] = tuple(alternatives)
     return table
 
 
@@ -79,7 +81,9 @@ def _tagged_senses(folder: Path, part: str) -> Iterator[tuple[str, list[int]]]:
 def _members(data: bytes, offset: int, name: str) -> Iterator[str]:
     """Yield the single-word members of the synset at a byte offset."""
     end = data.find(b"\n", offset)
-    fields = data[offset : end if end >= 0 else len(data)].decode("ascii", "replace").split()
+    if end < 0:
+        end = len(data)
+    fields = data[offset:end].decode("ascii", "replace").split()
     try:
         stands_at, count = int(fields[0]), int(fields[3], 16)
     except (IndexError, ValueError):
