@@ -113,7 +113,11 @@ def audit_command(
     from guardmark.app.labels.audit_file import read_audit
     from guardmark.app.labels.auditing import BYPASSES_COUNT, draw_audit, draw_bypasses
 
-    path = out or Path("bypasses.csv" if what == _BYPASSES else "audit.csv")
+    path = out
+    if path is None and what == _BYPASSES:
+        path = Path("bypasses.csv")
+    elif path is None:
+        path = Path("audit.csv")
     if defense and what != _BYPASSES:
         raise ConfigError("--defense chooses among bypasses.\nNext: add --what bypasses.")
     if by and what == _BYPASSES:

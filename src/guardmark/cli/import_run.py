@@ -63,8 +63,11 @@ def import_command(tool: str, path: Path, *, no_texts: bool, as_json: bool, **ty
     from guardmark.core.sample import Label
     from guardmark.interchange.imported import Statements
 
-    out, label = typed.pop("out"), typed.pop("label")
-    statements = Statements(label=Label(label) if label else None, **typed)
+    out, stated_label = typed.pop("out"), typed.pop("label")
+    label = None
+    if stated_label:
+        label = Label(stated_label)
+    statements = Statements(label=label, **typed)
     imported = import_run(tool, path, now=datetime.now(UTC), out=out, statements=statements)
     for note in imported.notes:
         echo(f"Note: {note}", err=True)

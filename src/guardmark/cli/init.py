@@ -63,10 +63,12 @@ def init_command(template: str | None, out: Path | None) -> None:
             template = click.prompt("What is to be measured?", default=template, type=_TEMPLATES)
     folder = Path(__file__).parents[1] / "app" / "templates"
     text = (folder / f"{template}.yaml").read_text(encoding="utf-8")
+    here = Path()
     if out is not None:
         _write_new(out, text)
+        here = out.parent
     for worker in (folder / template).glob("*.template"):
-        beside = (out.parent if out else Path()) / worker.stem
+        beside = here / worker.stem
         if template == "python" and beside.exists():
             continue  # The function that is to be measured, written already.
         _write_new(beside, worker.read_text(encoding="utf-8"))

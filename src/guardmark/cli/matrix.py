@@ -46,9 +46,10 @@ _PATH = click.Path(path_type=Path)
 def matrix_command(matrix: Path, out: Path, limit: int | None, offline: bool, as_json: bool) -> int:
     """Run several configurations."""
     done = _carry_out_matrix(matrix, out, limit=limit, offline=offline)
-    name = "manifest.json" if as_json else "matrix_report.md"
-    text = done.folder.file(name).read_text(encoding="utf-8")
-    (echo_json if as_json else echo_text)(text)
+    if as_json:
+        echo_json(done.folder.file("manifest.json").read_text(encoding="utf-8"))
+    else:
+        echo_text(done.folder.file("matrix_report.md").read_text(encoding="utf-8"))
     if done.is_interrupted:
         return tell_interrupted()
     if done.is_over_budget:

@@ -105,10 +105,12 @@ def _cause_of_files(error: OSError) -> OutsideCause | None:
             message=f"{_short(error.filename)} cannot be used: {reason}.\nNext: name another file.",
         )
     if error.errno in _STORAGE:
-        what = "The output" if error.filename is None else _short(error.filename)
+        file = "The output"
+        if error.filename is not None:
+            file = _short(error.filename)
         return OutsideCause(
             exit_code=7,
-            message=f"{what} cannot be written or read: {reason}.\n"
+            message=f"{file} cannot be written or read: {reason}.\n"
             "Next: see to the disk and its permissions, or name another place.",
         )
     return None

@@ -175,11 +175,10 @@ def _plan_lines(planned: SizePlan, source: str) -> Iterator[str]:
     if layout.is_alone:
         yield f"{promise.rows:,} {planned.unit}: {planned.claim}."
     else:
-        about = "about " if layout.is_mixed else ""
-        yield (
-            f"{promise.groups:,} groups, {about}{promise.rows:,} {planned.unit} in all: "
-            f"{planned.claim}."
-        )
+        rows = f"{promise.rows:,}"
+        if layout.is_mixed:
+            rows = f"about {rows}"
+        yield f"{promise.groups:,} groups, {rows} {planned.unit} in all: {planned.claim}."
     if promise.chance is not None:
         how = "enumerated"
         if promise.runs:

@@ -128,9 +128,12 @@ def _parse_thresholds(
         except ValueError:
             value = -1.0
         if not equals or not name or not 0 <= value <= 1:
+            example = 0.8
+            if meaning == "FPR":
+                example = 0.01
             raise ConfigError(
                 f"{option} {word!r} is not of the form NAME={meaning} with {meaning} in [0, 1].\n"
-                f"For example: {option} granite={0.01 if meaning == 'FPR' else 0.8}"
+                f"For example: {option} granite={example}"
             )
         thresholds.append((name, value))
     return tuple(thresholds)

@@ -26,7 +26,10 @@ class RunPath(click.Path):
         from guardmark.app.results.opened_run import LAST, RUNS_FOLDER, runs_below
         from guardmark.cli.terminal import tell_note
 
-        runs = runs_below(Path(RUNS_FOLDER) if is_last else path)
+        if is_last:
+            runs = runs_below(Path(RUNS_FOLDER))
+        else:
+            runs = runs_below(path)
         if not runs or (len(runs) == 1 and not is_last):
             return path
         if is_last:

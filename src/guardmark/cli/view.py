@@ -13,6 +13,7 @@ from guardmark.cli.terminal import (
     echo_json,
     tell_note,
 )
+from guardmark.core.errors import counted
 
 if TYPE_CHECKING:
     from guardmark.view.server import Serving
@@ -65,7 +66,7 @@ def _tell_address(serving: Serving, *, as_json: bool) -> None:
     if as_json:
         echo_json(json.dumps({"url": serving.url, "runs": serving.runs}))
         return
-    echo(f"{serving.runs:,} {'run' if serving.runs == 1 else 'runs'}: {serving.url}")
+    echo(f"{counted(serving.runs, 'run')}: {serving.url}")
     if serving.needs_token:
         echo("Open it once with ?token=... behind the address. Ctrl-C ends.")
     elif serving.is_open:

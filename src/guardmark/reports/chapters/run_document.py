@@ -101,9 +101,12 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
         subtitle += f"; {manifest.evaluator}"
     if analysis.pipeline is not None:
         subtitle += f"; {parts_line(manifest)}"
-        stands = {each.name for each in analysis.pipeline.judgings[:1]} - {"run"}
-        subtitle += "".join(f"; figures by the judging {each}" for each in stands)
-    subject = "Defense" if analysis.pipeline is None else "System"
+        judgings = analysis.pipeline.judgings
+        if judgings and judgings[0].name != "run":
+            subtitle += f"; figures by the judging {judgings[0].name}"
+    subject = "Defense"
+    if analysis.pipeline is not None:
+        subject = "System"
     verdicts = write_verdicts(analysis, shown.exchanges)
     lead = (verdict_table(analysis, verdicts), draw_picture(analysis))
     return Document(
@@ -216,11 +219,10 @@ def shorten(document: Document, *, run: str = "") -> Document:
     sections = {each.id: each for each in document.sections}
     tables = _filled_tables(document.blocks)
     headline = (ARMS_TABLE, SYSTEM_TABLE, FLOW_TABLE, SPENDING_TABLE, RETRIES_TABLE)
-    shown = [
-        section(each, "", _without_note(without_repeats(tables[each])))
-        for each in headline
-        if each in tables
-    ]
+    shown = []
+    for table_id in headline:
+        if table_id in tables:
+            shown.append(section(table_id, "", _without_note(without_repeats(tables[table_id]))))
     advice = sections["recommendations"]
     lines = [_naming(each, run) for each in advice.blocks if isinstance(each, Bullets)]
     if lines:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.streaming import Streaming
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.reports.document.blocks import Part
     from guardmark.reports.document.cells import Value
 
 
@@ -46,16 +47,12 @@ def write_streaming(analysis: RunAnalysis) -> Section | None:
             "While an answer streams, part of it may have gone out to the user before a guard "
             "blocks it."
         )
-    return section(
-        "streaming",
-        "Streamed answers",
-        intro,
-        _table(rows) if rows else None,
-        *filter(None, map(_tokens_text, rows)),
-        growing_table(arms),
-        warning(tuple(growing_warnings(arms))),
-        *growing_charts(arms),
-    )
+    parts: list[Part] = [intro]
+    if rows:
+        parts.append(_table(rows))
+    parts += map(_tokens_text, rows)
+    parts += [growing_table(arms), warning(tuple(growing_warnings(arms))), *growing_charts(arms)]
+    return section("streaming", "Streamed answers", *parts)
 
 
 def _counted(row: _Streamed) -> int:

@@ -502,13 +502,15 @@ class Document:
     @property
     def cards(self) -> tuple[Headline, ...]:
         """The verdicts that get a card of their own: of one or two defenses, or of a system."""
-        told = tuple(each for each in self.verdicts if not each.baseline)
-        if self.is_tabled and len(told) > MOST_CARDS:
+        verdicts = tuple(each for each in self.verdicts if not each.baseline)
+        if self.is_tabled and len(verdicts) > MOST_CARDS:
             return ()
-        return told
+        return verdicts
 
     @property
     def blocks(self) -> tuple[Block, ...]:
         """What stands beside the answer, and what all sections hold, in order."""
-        held = (block for section in self.sections for block in section.blocks)
-        return (*self.lead, *held)
+        blocks = list(self.lead)
+        for section in self.sections:
+            blocks += section.blocks
+        return tuple(blocks)

@@ -79,7 +79,9 @@ def _axis(chart: Histogram, scale: Scale, bottom: int) -> Markup:
         x = _across(tick.at)
         grid.append(element("line", x1=x, x2=x, y1=_HEAD, y2=bottom))
         labels.append(element("text", tick.label, x=x, y=bottom + 17, text_anchor="middle"))
-    words = scale.titled(chart.axis) + (" (logarithmic)" if scale.logarithmic else "")
+    words = scale.titled(chart.axis)
+    if scale.logarithmic:
+        words += " (logarithmic)"
     title = element("text", words, x=_WIDTH / 2, y=bottom + 37, text_anchor="middle")
     return axes(grid, labels, title)
 

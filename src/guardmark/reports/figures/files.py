@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -35,11 +34,12 @@ _LETTER: Final = 8.2  # width of a letter of a title, on average
 
 def figure_svg(figure: Figure, series: Mapping[str, int] | None = None) -> str:
     """Draw a chart as an SVG file that needs nothing outside itself."""
-    chosen = _series(figure) if series is None else series
+    if series is None:
+        series = _series(figure)
     if isinstance(figure, IntervalChart):
-        drawing = _strips(figure, plot_intervals(figure, chosen))
+        drawing = _strips(figure, plot_intervals(figure, series))
     elif isinstance(figure, LineChart):
-        drawing = _with_legend(draw_lines(figure, chosen))
+        drawing = _with_legend(draw_lines(figure, series))
     elif isinstance(figure, FlowChart):
         drawing = draw_flow(figure)
     else:
@@ -91,12 +91,12 @@ def _series(figure: Figure) -> dict[str, int]:
 
 
 def _with_legend(drawing: Drawing) -> Drawing:
-    names = (
-        element("g", sign, element("text", label, x=32, y=12.5), transform=f"translate(58 {y})")
-        for y, (label, sign) in zip(count(drawing.height, _LEGEND), drawing.legend, strict=False)
-    )
-    height = drawing.height + _LEGEND * len(drawing.legend)
-    return replace(drawing, height=height, content=join([drawing.content, *names]))
+    parts, height = [drawing.content], drawing.height
+    for label, sign in drawing.legend:
+        words = element("text", label, x=32, y=12.5)
+        parts.append(element("g", sign, words, transform=f"translate(58 {height})"))
+        height += _LEGEND
+    return replace(drawing, height=height, content=join(parts))
 
 
 def _strips(chart: IntervalChart, plot: IntervalPlot) -> Drawing:
@@ -105,9 +105,12 @@ def _strips(chart: IntervalChart, plot: IntervalPlot) -> Drawing:
     rows = (*plot.strips, *plot.thin)
     for index, strip in enumerate(rows):
         mark, middle = strip.mark, index * STRIP + STRIP / 2 + 4.5
-        label = f"{mark.label}, {mark.series}" if mark.series else mark.label
+        label = mark.label
+        if mark.series:
+            label += f", {mark.series}"
+        if len(label) > _LONGEST:
+            label = f"{label[: _LONGEST - 3]}..."
         words = f"{measure_text(mark.measure)}  {mark.note}".rstrip()
-        label = label if len(label) <= _LONGEST else f"{label[: _LONGEST - 3]}..."
         parts += [
             element("text", label, x=0, y=middle),
             _strip(strip.drawing, index),

@@ -34,7 +34,9 @@ def draw_flow(chart: FlowChart) -> Drawing:
     parts = []
     for at, stage in enumerate(chart.stages):
         top = _HEAD + at * _STAGE
-        name = stage if len(stage) <= _LONGEST else f"{stage[: _LONGEST - 1]}…"
+        name = stage
+        if len(name) > _LONGEST:
+            name = f"{stage[: _LONGEST - 1]}…"
         parts.append(element("line", x1=0, x2=_WIDTH, y1=top, y2=top, class_="base"))
         parts.append(element("text", name, x=0, y=top + 22, class_="name"))
     parts.append(element("line", x1=0, x2=_WIDTH, y1=bottom, y2=bottom, class_="base"))
@@ -47,7 +49,7 @@ def draw_flow(chart: FlowChart) -> Drawing:
         width=_WIDTH,
         height=bottom + _FOOT + lines * _LINE,
         content=join(parts),
-        summary=" ".join(_told(stream, chart.stages) for stream in chart.streams),
+        summary=" ".join(_stream_words(stream, chart.stages) for stream in chart.streams),
     )
 
 
@@ -59,7 +61,9 @@ def _stream(stream: FlowStream, *, centre: int, index: int, bottom: int) -> list
     for at, leaving in enumerate(stream.leaving):
         top = _HEAD + at * _STAGE
         edges += [(top + 16, stream.reached[at]), (top + 48, stream.reached[at + 1])]
-        notes = [line for words in leaving for line in wrap(words, _NOTE_LENGTH)]
+        notes: list[str] = []
+        for words in leaving:
+            notes += wrap(words, _NOTE_LENGTH)
         for line, words in enumerate(notes):
             y = top + 18 + line * _NOTE_LINE
             parts.append(element("text", words, x=centre + _NOTE, y=y, class_="peak"))
@@ -81,12 +85,11 @@ def _outline(edges: Sequence[tuple[float, int]], total: int, centre: int) -> str
     return f"M{'L'.join([*down, *up])}Z"
 
 
-def _told(stream: FlowStream, stages: tuple[str, ...]) -> str:
-    """Say a stream in words, for who cannot see it."""
-    words = [
-        f"{stage}: {', '.join(leaving)}"
-        for stage, leaving in zip(stages, stream.leaving, strict=True)
-        if leaving
-    ]
-    end = f"out come {', '.join(stream.ends)}"
-    return f"Of {count_text(stream.total)} {stream.name}, {'; '.join([*words, end])}."
+def _stream_words(stream: FlowStream, stages: tuple[str, ...]) -> str:
+    """Put a stream into words, for a reader who cannot see it."""
+    parts = []
+    for stage, leaving in zip(stages, stream.leaving, strict=True):
+        if leaving:
+            parts.append(f"{stage}: {', '.join(leaving)}")
+    parts.append(f"out come {', '.join(stream.ends)}")
+    return f"Of {count_text(stream.total)} {stream.name}, {'; '.join(parts)}."

@@ -50,12 +50,11 @@ class IntervalPlot:
 
 def plot_intervals(chart: IntervalChart, series: Mapping[str, int]) -> IntervalPlot:
     """Draw a chart."""
-    values = [
-        value
-        for mark in chart.marks
-        for value in (mark.measure.value, mark.measure.low, mark.measure.high, mark.limit)
-        if value is not None
-    ]
+    values: list[float] = []
+    for mark in chart.marks:
+        for value in (mark.measure.value, mark.measure.low, mark.measure.high, mark.limit):
+            if value is not None:
+                values.append(value)
     scale = scale_of(chart.unit, values)
     ground = _ground(scale, chart.reference)
     strips: list[Strip] = []
@@ -63,17 +62,19 @@ def plot_intervals(chart: IntervalChart, series: Mapping[str, int]) -> IntervalP
     label: str | None = None
     for mark in chart.marks:
         index = series.get(mark.series or mark.label, NEUTRAL)
-        limit = [] if mark.limit is None else [_upright(scale.at(mark.limit), "limit")]
-        drawing = join([ground, *limit, draw_mark(mark.measure, scale, index)])
-        strips.append(Strip(mark=mark, opens=mark.label != label, drawing=drawing))
+        parts = [ground]
+        if mark.limit is not None:
+            parts.append(_upright(scale.at(mark.limit), "limit"))
+        parts.append(draw_mark(mark.measure, scale, index))
+        strips.append(Strip(mark=mark, opens=mark.label != label, drawing=join(parts)))
         if mark.series:
             named[mark.series] = in_legend(dot(index), series_class(index))
         label = mark.label
     clear, thin = _parted(strips)
-    ticks = (
-        element("text", tick.label, x=percent(tick.at), y=15, text_anchor="middle")
-        for tick in scale.ticks
-    )
+    ticks = []
+    for tick in scale.ticks:
+        at = percent(tick.at)
+        ticks.append(element("text", tick.label, x=at, y=15, text_anchor="middle"))
     axis, legend = element("g", *ticks, class_="ticks"), tuple(named.items())
     return IntervalPlot(scale=scale, strips=clear, thin=thin, axis=axis, legend=legend)
 
@@ -92,24 +93,31 @@ def draw_mark(measure: FigureCell, scale: Scale, index: int) -> Markup:
     """Draw one dot with its whisker."""
     if measure.value is None:
         return join([])
-    classes = f"{series_class(index)}{' few' if measure.greyed else ''}"
-    parts = [_whisker(measure, scale)] if None not in (measure.low, measure.high) else []
+    classes = series_class(index)
+    if measure.greyed:
+        classes += " few"
+    parts = []
+    if measure.low is not None and measure.high is not None:
+        parts.append(_whisker(scale.at(measure.low), scale.at(measure.high)))
     at = percent(scale.at(measure.value))
     parts.append(element("svg", dot(index), x=at, y="50%", overflow="visible"))
     return element("g", *parts, class_=classes)
 
 
-def _whisker(measure: FigureCell, scale: Scale) -> Markup:
-    low, high = (percent(scale.at(bound or 0.0)) for bound in (measure.low, measure.high))
-    line = element("line", x1=low, x2=high, y1="50%", y2="50%")
-    caps = (element("line", x1=end, x2=end, y1=_MIDDLE - 4, y2=_MIDDLE + 4) for end in (low, high))
-    return element("g", line, *caps, class_="whisker")
+def _whisker(low: float, high: float) -> Markup:
+    """Draw an interval between two places on the scale, with a cap at each end."""
+    parts = [element("line", x1=percent(low), x2=percent(high), y1="50%", y2="50%")]
+    for end in (percent(low), percent(high)):
+        parts.append(element("line", x1=end, x2=end, y1=_MIDDLE - 4, y2=_MIDDLE + 4))
+    return element("g", *parts, class_="whisker")
 
 
 def _ground(scale: Scale, reference: tuple[float, str] | None) -> Markup:
-    lines = [
-        element("line", x1=percent(tick.at), x2=percent(tick.at), y2="100%") for tick in scale.ticks
-    ]
+    """Draw what stands behind each mark: a line at each tick, and the reference."""
+    lines = []
+    for tick in scale.ticks:
+        at = percent(tick.at)
+        lines.append(element("line", x1=at, x2=at, y2="100%"))
     parts = [element("g", *lines, class_="grid")]
     if reference is not None:
         parts.append(_upright(scale.at(reference[0]), "ref"))

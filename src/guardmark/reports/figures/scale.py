@@ -105,11 +105,11 @@ def scale_between(unit: Unit, low: float, high: float, *, logarithmic: bool = Fa
 
 def _linear(low: float, high: float, step: float, unit: Unit) -> Scale:
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    ticks = tuple(
-        Tick(at=_place(number * step, low, high), label=_label(number * step, unit))
-        for number in range(first, last + 1)
-    )
-    return Scale(low=low, high=high, ticks=ticks, unit_words=_words(unit))
+    ticks = []
+    for number in range(first, last + 1):
+        value = number * step
+        ticks.append(Tick(at=_place(value, low, high), label=_label(value, unit)))
+    return Scale(low=low, high=high, ticks=tuple(ticks), unit_words=_words(unit))
 
 
 def _place(value: float, low: float, high: float, *, logarithmic: bool = False) -> float:

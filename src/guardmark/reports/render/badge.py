@@ -55,7 +55,9 @@ def badge_svg(card: Card, *, today: date) -> str:
     label, text = "guardmark", badge_text(card, today=today)
     age = age_in_days(card, today=today)
     is_old = age is not None and age >= OLD_FROM_DAYS
-    colour = _GREY if is_old else _COLOURS.get(card.answer, _GREY)
+    colour = _COLOURS.get(card.answer, _GREY)
+    if is_old:
+        colour = _GREY
     left = len(label) * _CHARACTER + 2 * _PADDING
     right = len(text) * _CHARACTER + 2 * _PADDING
     width = left + right

@@ -41,13 +41,15 @@ def feed_xml(entries: Sequence[FeedEntry], *, title: str, address: str) -> str:
     root = ET.Element("rss", version="2.0")
     channel = ET.SubElement(root, "channel")
     base = address.rstrip("/")
+    if base:
+        base += "/"
     _add(channel, "title", title)
-    _add(channel, "link", f"{base}/index.html" if base else "index.html")
+    _add(channel, "link", f"{base}index.html")
     _add(channel, "description", "Guard cards: what was measured, with intervals.")
     for each in entries:
         item = ET.SubElement(channel, "item")
         _add(item, "title", each.title)
-        _add(item, "link", f"{base}/{each.link}" if base else each.link)
+        _add(item, "link", f"{base}{each.link}")
         guid = ET.SubElement(item, "guid", isPermaLink="false")
         guid.text = _clean(each.id)
         when = _read_time(each.when)

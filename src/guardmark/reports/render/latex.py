@@ -24,14 +24,15 @@ def latex_files(document: Document, name: str = "") -> dict[str, str]:
     """Render each table as a file; into one of that name, the tables that are not folded."""
     tables = [each for each in document.blocks if isinstance(each, Table) and each.rows]
     if name:
-        shown = (_render(each, document) for each in tables if not each.collapsed)
-        return {name: "\n".join(shown)}
-    plain = [each.id.replace(_HYPHEN, "-") for each in tables]
+        open_tables = [_render(each, document) for each in tables if not each.collapsed]
+        return {name: "\n".join(open_tables)}
+    stems = [each.id.replace(_HYPHEN, "-") for each in tables]
     files = {}
-    for table, stem in zip(tables, plain, strict=True):
-        # The id tells "a-b" from "a b"; a file does where it has to.
-        name = stem if plain.count(stem) == 1 else table.id
-        files[f"{name}.tex"] = _render(table, document)
+    for table, stem in zip(tables, stems, strict=True):
+        if stems.count(stem) > 1:  # the id tells "a-b" from "a b"
+            files[f"{table.id}.tex"] = _render(table, document)
+        else:
+            files[f"{stem}.tex"] = _render(table, document)
     return files
 
 
@@ -57,7 +58,9 @@ def _columns(table: Table) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     columns = list(zip(*(row.cells for row in table.rows), strict=True))
     shown = set(map(_counts_of_texts, columns))
     for column, cells in zip(table.columns, columns, strict=True):
-        alignment = "r" if column.numeric else "l"
+        alignment = "l"
+        if column.numeric:
+            alignment = "r"
         yield alignment, latex_line(column.title), tuple(map(_text, cells))
         counts = tuple(map(_trials, cells))
         if any(counts) and counts not in shown:

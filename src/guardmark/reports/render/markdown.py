@@ -143,7 +143,10 @@ def _table(table: Table) -> list[str]:
     titles, rules = [], []
     for column in table.columns:
         titles.append(markdown_line(column.title))
-        rules.append("---:" if column.numeric else "---")
+        if column.numeric:
+            rules.append("---:")
+        else:
+            rules.append("---")
     lines += [f"| {' | '.join(titles)} |", f"|{'|'.join(rules)}|", *map(_row, table.rows)]
     if table.note:
         lines.extend(("", markdown_line(table.note)))
@@ -154,9 +157,12 @@ def _table(table: Table) -> list[str]:
 
 
 def _row(row: Row) -> str:
-    cells = [_cell(cell) for cell in row.cells]
-    if row.greyed:
-        cells = [f"*{cell}*" if cell else "" for cell in cells]
+    cells = []
+    for cell in row.cells:
+        text = _cell(cell)
+        if row.greyed and text:
+            text = f"*{text}*"
+        cells.append(text)
     return f"| {' | '.join(cells)} |"
 
 

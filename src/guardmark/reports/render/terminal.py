@@ -112,7 +112,9 @@ def _verdicts(document: Document, width: int, *, colour: bool) -> Iterator[str]:
         if not text:
             continue
         first, *others = _wrapped(text, width, first=f"{name:<{margin - 2}}  ", rest=" " * margin)
-        paint = _DIM if verdict.baseline else _BOLD
+        paint = _BOLD
+        if verdict.baseline:
+            paint = _DIM
         yield first.replace(name, _painted(name, paint, use=colour), 1)
         yield from others
 

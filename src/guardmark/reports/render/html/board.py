@@ -97,8 +97,10 @@ def _data_names(table: CohortTable) -> str:
     """Name what the cards of a cohort were measured on."""
     first = table.ranked[0].ranked.card
     names = dict.fromkeys(f"{each.name} {each.version}".strip() for each in first.data)
-    scope = ", whole systems" if first.subject.kind == SYSTEM else ""
-    return plain_line(f"On {', '.join(names)}{scope}")
+    words = f"On {', '.join(names)}"
+    if first.subject.kind == SYSTEM:
+        words += ", whole systems"
+    return plain_line(words)
 
 
 def _figure_text(card: Card, name: str) -> str:
@@ -112,18 +114,16 @@ def _counts(card: Card, name: str) -> str:
 def _charts(table: CohortTable) -> list[tuple[IntervalChart, IntervalPlot]]:
     charts = []
     for name in RANKED:
-        marks = tuple(
-            IntervalMark(
-                label=entry.ranked.card.subject.name,
-                measure=cell_of(entry.ranked.card.figure(name)),
-            )
-            for entry in table.ranked[:_MOST_DRAWN]
-        )
+        marks = []
+        for entry in table.ranked[:_MOST_DRAWN]:
+            card = entry.ranked.card
+            mark = IntervalMark(label=card.subject.name, measure=cell_of(card.figure(name)))
+            marks.append(mark)
         chart = IntervalChart(
             id=f"{name}-{table.key}",
             title=f"{_TITLES[name]}, lower is better",
             axis="Share",
-            marks=marks,
+            marks=tuple(marks),
         )
         charts.append((chart, plot_intervals(chart, {})))
     return charts
@@ -135,21 +135,22 @@ def _claimed(
     """Group published results by the terms they were obtained on: only these may be compared."""
 
     def terms(result: PublishedResult) -> tuple[str, ...]:
-        of = result.cohort
+        cohort = result.cohort
         return (
-            of.dataset,
-            of.metric,
-            of.dataset_revision,
-            of.split,
-            of.label_mapping,
-            of.metric_impl,
-            of.threshold_policy,
-            of.harness,
-            of.aggregation,
+            cohort.dataset,
+            cohort.metric,
+            cohort.dataset_revision,
+            cohort.split,
+            cohort.label_mapping,
+            cohort.metric_impl,
+            cohort.threshold_policy,
+            cohort.harness,
+            cohort.aggregation,
         )
 
     ordered = sorted(published, key=lambda each: (terms(each), each.guard))
-    return [
-        (group[0].cohort, group)
-        for group in (list(same) for _, same in groupby(ordered, key=terms))
-    ]
+    groups = []
+    for _, same_terms in groupby(ordered, key=terms):
+        results = list(same_terms)
+        groups.append((results[0].cohort, results))
+    return groups

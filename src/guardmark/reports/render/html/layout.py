@@ -59,10 +59,9 @@ def series_of(document: Document) -> dict[str, int]:
     """Return the index of each defense under test, the same in every chart of a page."""
     names = [each.defense for each in document.verdicts if not each.baseline]
     if not document.verdicts:  # a comparison: in the order of its marks
-        charts = [
-            block for block in document.blocks if isinstance(block, LineChart) and block.is_falling
-        ]
-        names = [line.label for chart in charts for line in chart.lines]
+        for block in document.blocks:
+            if isinstance(block, LineChart) and block.is_falling:
+                names += [line.label for line in block.lines]
     return {name: index for index, name in enumerate(dict.fromkeys(names))}
 
 

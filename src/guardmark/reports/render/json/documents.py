@@ -331,43 +331,49 @@ def _timing(analysis: RunAnalysis) -> RunTiming:
 def comparison_json(compared: ScopedComparisons, *, texts: bool = True, timing: bool = True) -> str:
     """Write a comparison as JSON."""
     *systems, first = compared.all
-    document: Any = encode(
-        ComparisonDocument(
-            schema_version=SCHEMA_VERSION,
-            first=_compared_scope(first),
-            system=_compared_scope(systems[0]) if systems else None,
-        ),
-        SENTENCES,
+    system = None
+    if systems:
+        system = _compared_scope(systems[0])
+    comparison = ComparisonDocument(
+        schema_version=SCHEMA_VERSION, first=_compared_scope(first), system=system
     )
+    document: Any = encode(comparison, SENTENCES)
     for scope in filter(None, (document, document["system"])):
-        detailed = [pair["detail"] for pair in scope["pairs"] if pair["detail"]]
-        if not texts:
-            for sample in (each for detail in detailed for each in detail["discordant"]):
-                sample["text"] = None
         if not timing:
             for run in scope["runs"]:
                 run["created_utc"] = ""
-            for detail in detailed:
-                detail["timing"] = []
+        for pair in scope["pairs"]:
+            if pair["detail"]:
+                _leave_out(pair["detail"], texts=texts, timing=timing)
     return lay_out(document)
+
+
+def _leave_out(detail: Any, *, texts: bool, timing: bool) -> None:
+    """Take texts and times out of what is told of a pair, where they are not wanted."""
+    if not texts:
+        for sample in detail["discordant"]:
+            sample["text"] = None
+    if not timing:
+        detail["timing"] = []
 
 
 def _compared_scope(compared: Compared) -> ComparedScope:
     from guardmark.reports.chapters.comparison import recommendation, run_caveats, weak_among
 
     details = {(each.first, each.second): each for each in compared.details}
-    weak = weak_among(((each.name, each.rates) for each in compared.rates), compared.scope)
+    weak = weak_among([(each.name, each.rates) for each in compared.rates], compared.scope)
+    pairs = []
+    for pair in compared.comparison.pairs:
+        compared_pair = ComparedPair(
+            pair=pair,
+            recommendation=recommendation(pair, margin=compared.margin, weak=weak),
+            detail=details.get((pair.first, pair.second)),
+        )
+        pairs.append(compared_pair)
     return ComparedScope(
         compared=compared,
         caveats=tuple(run_caveats(compared.runs, compared.remarks)),
-        pairs=tuple(
-            ComparedPair(
-                pair=pair,
-                recommendation=recommendation(pair, margin=compared.margin, weak=weak),
-                detail=details.get((pair.first, pair.second)),
-            )
-            for pair in compared.comparison.pairs
-        ),
+        pairs=tuple(pairs),
     )
 
 

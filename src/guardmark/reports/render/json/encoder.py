@@ -86,21 +86,22 @@ def is_table(annotation: str) -> bool:
 @cache
 def entries_of(kind: type) -> tuple[Entry, ...]:
     """Return the keys of the objects that values of a dataclass become."""
-    entries = [
-        Entry(key=name, name=name, within="", annotation=_returned(getattr(kind, name).fget))
-        for name in getattr(kind, "DERIVED", ())
-    ]
+    entries = []
+    for name in getattr(kind, "DERIVED", ()):
+        annotation = _returned(getattr(kind, name).fget)
+        entries.append(Entry(key=name, name=name, within="", annotation=annotation))
     for each in fields(kind):
         declared = each.metadata.get("json", each.name)
         if declared is False:
             continue
-        taken = {declared: ""} if isinstance(declared, str) else declared
-        if isinstance(taken, tuple):
-            taken = {name: name for name in taken}
-        entries += [
-            Entry(key=key, name=each.name, within=within, annotation=str(each.type))
-            for key, within in taken.items()
-        ]
+        within_of_key = declared
+        if isinstance(declared, str):
+            within_of_key = {declared: ""}
+        elif isinstance(declared, tuple):
+            within_of_key = dict(zip(declared, declared, strict=True))
+        for key, within in within_of_key.items():
+            entry = Entry(key=key, name=each.name, within=within, annotation=str(each.type))
+            entries.append(entry)
     return tuple(entries)
 
 
@@ -162,7 +163,9 @@ def _table(pairs: Iterable[tuple[object, object]], sentences: Sentences) -> dict
 def _key(key: object) -> str:
     if isinstance(key, tuple):
         return ":".join(map(_key, key))
-    return str(key.value if isinstance(key, Enum) else key)
+    if isinstance(key, Enum):
+        return str(key.value)
+    return str(key)
 
 
 def _returned(function: Callable[..., object]) -> str:
