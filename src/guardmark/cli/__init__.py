@@ -184,6 +184,7 @@ def _code_of_click(left: SystemExit) -> int:
 
 
 def _usage_or_fault(error: Exception, *, debug: bool) -> int:
+    """Tell wrong usage, what lies outside guardmark, or a fault of ours; return the code."""
     from click.exceptions import Abort, ClickException
 
     if isinstance(error, Abort):

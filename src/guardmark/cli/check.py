@@ -104,6 +104,7 @@ def _remarks(checkup: Checkup) -> list[str]:
 
 
 def _check_lines(checkup: Checkup) -> Iterator[str]:
+    """Tell all that was checked: data, sizes, calls and probes."""
     yield "Settings: fine."
     yield "Data"
     for manifest in checkup.data:

@@ -129,7 +129,9 @@ def _set_level(context: click.Context, option: click.Parameter, value: bool) -> 
         return
     if LEVEL in context.meta:
         raise click.UsageError("-q says little and -v says all: give one of them.")
-    context.meta[LEVEL] = -1 if option.name == "quiet" else 1
+    context.meta[LEVEL] = 1
+    if option.name == "quiet":
+        context.meta[LEVEL] = -1
 
 
 _QUIET = click.Option(

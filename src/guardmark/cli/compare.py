@@ -122,6 +122,7 @@ def _compare_agents(
 
 
 def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
+    """Draw a comparison in the form that was asked for."""
     from guardmark.reports.chapters.chains import chains_document
     from guardmark.reports.chapters.comparison import comparison_document, shorten_comparison
     from guardmark.reports.render.json.documents import comparison_json, figures_json

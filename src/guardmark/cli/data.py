@@ -416,6 +416,7 @@ def _croissant(*, data: str, kind: str | None, out: Path | None) -> None:
 def _opened(
     *, data: tuple[str, ...], threshold: float, is_to_check: bool = False, **reading: Any
 ) -> OpenedData:
+    """Open data as the options of a command say; `-` is standard input."""
     from guardmark.app.data import FileOptions, open_data, open_to_check
     from guardmark.config.source import STANDARD_INPUT
     from guardmark.core.sample import Label
@@ -462,6 +463,7 @@ def _piped(kind: str) -> str:
 
 
 def _pairs(option: str, words: tuple[str, ...]) -> dict[str, str]:
+    """Read options of the form NAME=VALUE."""
     pairs = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -482,6 +484,7 @@ def _values(words: str) -> tuple[object, ...]:
 
 
 def _shares(into: tuple[str, ...]) -> dict[str, float]:
+    """Read parts and their shares of a split."""
     shares = {}
     for name, share in _pairs("--into", into).items():
         try:

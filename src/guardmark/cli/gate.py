@@ -155,6 +155,7 @@ def _junit_of(gated: Gated) -> str:
 
 
 def _write(text: str, path: Path) -> None:
+    """Write a file whole or not at all, but for what can only be written through."""
     from guardmark.store.file_errors import errors_of_files
     from guardmark.store.whole_files import whole_file
 

@@ -143,6 +143,7 @@ def _judged_lines(judged: Judged, limit: int) -> Iterator[str]:
 
 
 def _flip_lines(flips: Flips, limit: int) -> Iterator[str]:
+    """List the answers whose verdict changed, the first ones of many."""
     count, between = len(flips.flips), f"{flips.first} to {flips.second}"
     yield f"{count:,} of {flips.compared:,} answers flipped from {between}"
     for flip in flips.flips[:limit]:

@@ -56,8 +56,8 @@ def label_command(*, against: Path | None, draw_only: bool, **draw: Any) -> None
     """Label messages of real use."""
     from guardmark.app.labels.traffic import write_page
 
-    sheet, said = _open_messages(**draw)
-    echo(*said)
+    sheet, remarks = _open_messages(**draw)
+    echo(*remarks)
     if draw_only:
         echo(f"page      {write_page(sheet.path, sheet.rows, sheet.sheet.words)}")
     elif not against:
@@ -68,7 +68,7 @@ def label_command(*, against: Path | None, draw_only: bool, **draw: Any) -> None
 def _open_messages(
     logs: Sequence[Path], out: Path, *, count: int, seed: int, redact: str
 ) -> tuple[AuditFile, tuple[str, ...]]:
-    """Open a sheet that exists, or draw one; the words say what came of the logs."""
+    """Open a sheet that exists, or draw one; also return remarks on what came of the logs."""
     from guardmark.app.labels.audit_file import TRAFFIC, AuditFile, file_rows, write_audit
     from guardmark.app.labels.traffic import draw_traffic
 
@@ -86,6 +86,7 @@ def _open_messages(
 
 
 def _messages(path: Path) -> AuditFile:
+    """Read a sheet of messages; one of another kind is refused."""
     from guardmark.app.labels.audit_file import TRAFFIC, read_audit
 
     sheet = read_audit(path)
@@ -132,8 +133,10 @@ def agreement_lines(sheet: AuditFile, other: AuditFile) -> Iterator[str]:
         counts[one, two] += 1
         if one != two:
             differing.append(f"  differ: {name} {one} / {two}")
-    in_order = sorted(words)
-    kappa = cohen_kappa([[counts[one, two] for two in in_order] for one in in_order])
+    in_order, table = sorted(words), []
+    for one in in_order:
+        table.append([counts[one, two] for two in in_order])
+    kappa = cohen_kappa(table)
     shown = measure_text(figure(kappa, Unit.NUMBER))
     if kappa.reason:
         shown += f" ({kappa.reason})"

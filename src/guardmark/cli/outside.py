@@ -93,6 +93,7 @@ def is_for_memory(error: BaseException) -> bool:
 
 
 def _cause_of_files(error: OSError) -> OutsideCause | None:
+    """Return why a file cannot be used; None where the error says something else."""
     reason = error.strerror or type(error).__name__
     if _is_folder_gone():
         return OutsideCause(

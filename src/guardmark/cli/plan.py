@@ -123,15 +123,20 @@ def plan_command(
     if agent_tasks is not None:
         _plan_injections(agent_tasks, claim, as_json=as_json)
         return
-    if like is None:
-        layout, source = layout_of(variants, USUAL_ICC if icc is None else icc), ""
-    elif variants is not None or icc is not None:
-        raise click.UsageError("--like takes sizes and ICC of a run: leave out --variants, --icc.")
-    else:
+    source = ""
+    if like is not None:
+        if variants is not None or icc is not None:
+            raise click.UsageError(
+                "--like takes sizes and ICC of a run: leave out --variants, --icc."
+            )
         from guardmark.app.results.group_layout import read_layout
 
         is_attack = claim["non_inferiority"] is None  # which is about false positives
         layout, source = read_layout(like, is_attack=is_attack), str(like)
+    elif icc is not None:
+        layout = layout_of(variants, icc)
+    else:
+        layout = layout_of(variants, USUAL_ICC)
     planned = plan_size(Claim(**claim), layout)
     if as_json:
         document = asdict(planned) | {"like": source or None}
@@ -170,6 +175,7 @@ def _plan_injections(tasks: int, claim: dict[str, Any], *, as_json: bool) -> Non
 
 
 def _plan_lines(planned: SizePlan, source: str) -> Iterator[str]:
+    """Say how many samples are needed, and what they promise."""
     promise = planned.promise
     layout = promise.layout
     if layout.is_alone:

@@ -424,6 +424,7 @@ def _flaw_word(flaw: Flaw | None, is_system: bool) -> str:
 def _sample_lines(
     listed: ListedSample, *, full: bool, texts: bool, is_system: bool
 ) -> Iterator[str]:
+    """Tell one sample: what it is, its text or hash, and what each defense answered."""
     sample = listed.sample
     facets = [sample.label.value]
     if sample.severity:
@@ -483,6 +484,7 @@ def _answer_json(answer: SampleAnswer) -> dict[str, object]:
 
 
 def _sample_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:
+    """Return one sample with its answers; texts only where they are wanted."""
     sample = listed.sample
     document: dict[str, object] = {
         "id": sample.id,
@@ -498,10 +500,10 @@ def _sample_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:
         "answers": [_answer_json(answer) for answer in listed.answers],
     }
     if texts:
-        document["messages"] = [
-            {"role": message.role.value, "content": message.content}
-            for message in sample.prompt.messages
-        ]
+        messages = []
+        for message in sample.prompt.messages:
+            messages.append({"role": message.role.value, "content": message.content})
+        document["messages"] = messages
         if sample.prompt.tools:
             document["tools"] = [tool.chat for tool in sample.prompt.tools]
     return document

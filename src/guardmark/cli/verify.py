@@ -138,6 +138,7 @@ def _verify_card(
 
 
 def _as_text(result: Verification) -> str:
+    """Tell the verdict on a run, with the first differences where there are any."""
     from guardmark.app.verify.verification import UNSHOWN
 
     wrong = list(result.damage)

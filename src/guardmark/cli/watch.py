@@ -34,6 +34,7 @@ _LONGEST_LINE: Final = 1 << 20  # bytes; of what is longer the start is kept, an
 
 
 def _read_limits(_context: Any, _option: Any, words: Sequence[str]) -> dict[str, float]:
+    """Read limits such as `fpr<=0.02`, by the name of the rate."""
     from guardmark.analysis.live import RATES
 
     limits = {}
@@ -175,6 +176,7 @@ def _tell(view: LiveView, *, as_json: bool) -> None:
 
 
 def _lines(view: LiveView) -> Iterator[str]:
+    """Tell what was counted by now, and which limits are broken."""
     from guardmark.reports.document.cells import figure_text, rate_text
 
     for each in view.defenses:

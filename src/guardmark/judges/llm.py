@@ -63,7 +63,9 @@ class LlmJudge:
         self._rubric = rubric
         self._system_prompt = system_prompt
         self._may_fall_back = strict is None
-        self._form: dict[str, Any] = {} if strict is False else {"response_format": _JSON}
+        self._form: dict[str, Any] = {}
+        if strict is not False:
+            self._form["response_format"] = _JSON
         self._retries = retries
         self._seed = seed
 

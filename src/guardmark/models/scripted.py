@@ -94,12 +94,11 @@ class ScriptedModelSettings(SystemPromptSettings):
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the model."""
-        said, planted = self.otherwise, self.by_sha256
         return ScriptedModel(
             name,
             self.rules,
-            otherwise=said,
-            by_digest=planted,
+            otherwise=self.otherwise,
+            by_digest=self.by_sha256,
             view=self.view,
             alarm=context.alarm,
         )

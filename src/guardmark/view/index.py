@@ -267,6 +267,7 @@ def _system_rates(guard: str, system: Any) -> ListedRates:
 
 
 def _rates(defense: Any, summary: Any) -> ListedRates:
+    """Read the rates of one defense from a summary; what is missing raises."""
     name = str(defense["name"])
     attacked = [each for each in summary.get("adaptive") or () if each["defense"] == name]
     rewritten = None
@@ -357,6 +358,7 @@ class RunIndex:
 
 
 def _stamp(folder: Path) -> _Stamp:
+    """Return times and sizes of the files that a list reads."""
     stamps = dict.fromkeys(_WATCHED, (0, 0))
     for name in _WATCHED:
         with suppress(OSError):
@@ -367,6 +369,7 @@ def _stamp(folder: Path) -> _Stamp:
 
 
 def _runs_below(folder: Path, depth: int) -> Iterator[Path]:
+    """Yield folders that hold records, no deeper than that; hidden folders are left out."""
     try:
         with os.scandir(folder) as listing:
             below = sorted(listing, key=lambda each: each.name)
@@ -452,6 +455,7 @@ def list_runs(entries: Sequence[RunEntry], wanted: RunFilter, *, number: int = 1
 
 
 def _passes(entry: RunEntry, wanted: RunFilter, words: list[str]) -> bool:
+    """Tell whether a run fits what is asked for: all words, state and defense."""
     names = [each.name for each in entry.defenses]
     held = " ".join((entry.name, entry.path, *entry.data, *names)).casefold()
     return (

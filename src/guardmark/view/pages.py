@@ -98,6 +98,7 @@ def _chart(number: int, shown: list[_Measured], *, is_attack: bool) -> IntervalC
 
 
 def _table(number: int, shown: list[_Measured]) -> Table:
+    """List the runs, newest last, with both rates of the defense."""
     return table_of(
         shown,
         {

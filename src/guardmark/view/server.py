@@ -155,6 +155,7 @@ def host_names(options: ViewOptions, port: int) -> frozenset[str]:
 
 
 def _token(variable: str) -> str:
+    """Read the token from a variable; empty where none is named, and a weak one is refused."""
     if not variable:
         return ""
     token = os.environ.get(variable, "")
@@ -167,6 +168,7 @@ def _token(variable: str) -> str:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    """Open the socket; an address that cannot be had is a mistake of configuration."""
     try:
         family = socket.AF_INET
         if ":" in host:

@@ -94,6 +94,7 @@ class Gatekeeper:
         await (refusal or self._app)(scope, receive, _marked(send))
 
     def _refusal(self, scope: Scope) -> Response | None:
+        """Return why a request is refused; None where it may be answered."""
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or hosts[0].lower() not in self._rules.hosts:
@@ -108,6 +109,7 @@ class Gatekeeper:
         return None
 
     def _unproved(self, scope: Scope, headers: Headers) -> Response | None:
+        """Return what a request without proof of the token gets; None where it brings proof."""
         name = f"guardmark-view-{scope['server'][1]}"
         cookies = cookie_parser(headers.get("cookie", ""))
         if _same(cookies.get(name, ""), self._proof):
@@ -137,6 +139,8 @@ def _refused(code: int, why: str) -> Response:
 
 
 def _marked(send: Send) -> Send:
+    """Return a way to send that adds our headers to every answer."""
+
     async def marked(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
@@ -207,6 +211,7 @@ class _Site:
         return HTMLResponse(page)
 
     def one_run(self, request: Request) -> Response:
+        """Show one run, with others over the same data to compare it with."""
         run = self._find(request.path_params["key"])
         if run is None:
             return _no_run()
@@ -396,6 +401,7 @@ class _Site:
         return HTMLResponse(page)
 
     def compare(self, request: Request) -> Response:
+        """Compare two runs that were ticked, on a page or as a file to keep."""
         keys = _ticked(request)
         if len(keys) != 2:
             lines = [f"Tick two runs of the list to compare them; {len(keys)} were ticked."]
@@ -413,6 +419,7 @@ class _Site:
             return _message("Not comparable", str(error).splitlines(), code=409)
 
     def history(self, request: Request) -> Response:
+        """Show how one defense did over all runs of the folder."""
         defense = request.query_params.get("defense", "")
         entries = self._index.entries()
         sections = history_sections(entries, defense)
@@ -426,6 +433,7 @@ class _Site:
         return HTMLResponse(render_sections(f"{defense} over time", subtitle, sections))
 
     def progress(self, request: Request) -> Response:
+        """Tell a page how far its runs are, as JSON."""
         keys = request.query_params.getlist("run")[:_MOST_POLLED]
         progress = {}
         for key in keys:

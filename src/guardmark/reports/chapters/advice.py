@@ -456,6 +456,7 @@ def _advised(analysis: RunAnalysis) -> list[_Item]:
 
 
 def _item(advice: Advice, analysis: RunAnalysis) -> _Item:
+    """Put an advice into words, with the command that carries it out."""
     return _Item(
         text=advice_sentence(advice),
         evidence=_evidence(advice),
@@ -778,12 +779,13 @@ def _entry(
     *,
     is_system: bool = False,
 ) -> SampleEntry:
+    """Return a sample as it is listed: excerpt, facets, answers, and its story where it has one."""
     sample, text = listed.sample, listed.sample.prompt.words
-    told: list[tuple[str, str]] = []
+    shown_story: list[tuple[str, str]] = []
     story = exchanges.get(sample.id)
     if story is not None:
         for who, words_of_step in (("Answer", story.answer or "none came"), *story.steps):
-            told.append((who, words_of_step[:characters]))
+            shown_story.append((who, words_of_step[:characters]))
     facets = []
     for facet in _FACETS:
         value = getattr(sample, facet)
@@ -806,5 +808,5 @@ def _entry(
         characters=len(text),
         cut=len(text) > characters,
         sha256=sample.prompt.digest().hex(),
-        story=tuple(told),
+        story=tuple(shown_story),
     )

@@ -167,6 +167,7 @@ def title_of(arm: AgentArmFigures, agent: AgentAnalysis) -> str:
 
 
 def _headline(arm: AgentArmFigures, agent: AgentAnalysis) -> Headline:
+    """Write the verdict of one arm; one without a guard has rates and no verdict."""
     title = title_of(arm, agent)
     row = arm.row
     through = f"attack success {figure_text(row.attack_success)}"
@@ -191,6 +192,7 @@ def _headline(arm: AgentArmFigures, agent: AgentAnalysis) -> Headline:
 
 
 def _notes(arm: AgentArmFigures) -> Iterator[str]:
+    """Say which cases are counted beside the rates."""
     row = arm.row
     if row.failed:
         yield f"In {count_text(row.failed)} cases the agent failed: nothing is known of them."
@@ -202,6 +204,7 @@ def _notes(arm: AgentArmFigures) -> Iterator[str]:
 
 
 def _advice(agent: AgentAnalysis, best: AgentArmFigures | None) -> Iterator[str]:
+    """Say which arm to use, and how sure that is."""
     if best is None:
         yield "Add an arm with a guard: this run shows the agent alone."
         return
@@ -246,6 +249,7 @@ def _idle_guards(arm: AgentArmFigures, agent: AgentAnalysis) -> Iterator[str]:
 
 
 def _arms_section(agent: AgentAnalysis) -> Section:
+    """Write arms, what their cases take, and their picture; warn of few injections."""
     parts: list[Part] = [_arms_table(agent)]
     if agent.spending:
         parts.append(spending_table(agent.spending))
@@ -441,6 +445,7 @@ def _ends(low: float | None, high: float | None) -> tuple[tuple[float, float], .
 
 
 def _places_section(agent: AgentAnalysis) -> Section:
+    """Write what guards stopped by place, and each arm without each of its guards."""
     rows, without = [], []
     for arm in agent.arms:
         title = title_of(arm, agent)
@@ -534,6 +539,7 @@ def comparison_document(
 
 
 def _pairs_table(pairs: Sequence[ArmPair]) -> Table:
+    """Set two arms against each other, case by case, for each pair."""
     shown_agents = _named_where_several(pair.agent for pair in pairs)
     return table_of(
         pairs,
@@ -556,6 +562,7 @@ def _pairs_table(pairs: Sequence[ArmPair]) -> Table:
 
 
 def _rows_section(agent: AgentAnalysis) -> Section:
+    """Write the rates of each suite and wording by themselves."""
     table = table_of(
         agent.rows,
         {

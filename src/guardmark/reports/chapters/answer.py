@@ -206,6 +206,7 @@ def _is_open(judged: JudgedCandidate) -> bool:
 
 
 def _of_one(judged: JudgedCandidate, scope: str) -> str:
+    """Say of a single candidate whether it passes."""
     name = subject(judged.subject.name, scope)
     if judged.reliance is Reliance.RELY:
         verb = "passes"
@@ -219,6 +220,7 @@ def _of_one(judged: JudgedCandidate, scope: str) -> str:
 def _of_passing(
     passing: Sequence[JudgedCandidate], judged: Sequence[JudgedCandidate], scope: str
 ) -> str:
+    """Name those that pass, of all candidates, and how the best of them stands."""
     names = _listed(subject(each.subject.name, scope) for each in passing)
     all_of = number_word(len(judged))
     first = f"First by merit: {_best_words(passing[0], scope)}."

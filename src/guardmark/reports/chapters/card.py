@@ -179,6 +179,7 @@ def _subject_text(card: Card) -> str:
 
 
 def _answer(card: Card) -> Section:
+    """Write both rates against their limits, then every other figure of the card."""
     meaning = _ANSWERS.get(card.answer, "A baseline: it marks a limit.")
     is_system = card.subject.kind == SYSTEM
     about = _OF_GUARD
@@ -257,6 +258,7 @@ def _blind_spots(card: Card) -> Section:
 
 
 def _left_open(card: Card) -> Section:
+    """Name what the card did not measure, and slices with too few samples."""
     known_gaps = set(Gap)
     gaps = [_GAPS[Gap(each)] for each in card.gaps if each in known_gaps]
     thin = ", ".join(map(plain_line, card.thin))
@@ -269,6 +271,7 @@ def _left_open(card: Card) -> Section:
 
 
 def _claims(card: Card) -> Section | None:
+    """Set what the maker claims beside what was measured; None without a claim."""
     if not card.claims:
         return None
     table = table_of(
@@ -323,6 +326,7 @@ def _slice_chart(card: Card, facet: str) -> IntervalChart | None:
 
 
 def _robustness(card: Card) -> Section | None:
+    """Say what gets through after rewriting; None where nobody attacked it adaptively."""
     held = card.robustness
     if held is None:
         return None
@@ -385,6 +389,7 @@ def _items_of(framework: CardFramework) -> str:
 
 
 def _terms(card: Card) -> Section:
+    """List on what data and on which terms the card was measured, and by whom."""
     pairs: list[tuple[str, TextCell]] = []
     for each in card.data:
         counts = f"{count_text(each.attacks)} attacks, {count_text(each.benign)} benign"

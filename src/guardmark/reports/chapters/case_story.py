@@ -87,18 +87,17 @@ def _taken(row: CaseRow) -> Iterator[tuple[str, str]]:
             continue
         words = [counted(totals.calls, "call")]
         if totals.reported:
-            told = ""
+            tokens = f"{totals.tokens_read:,} tokens read, {totals.tokens_written:,} written"
             if totals.reported != totals.calls:
-                told = f" told by {totals.reported:,} of them"
-            words.append(
-                f"{totals.tokens_read:,} tokens read, {totals.tokens_written:,} written{told}"
-            )
+                tokens += f" told by {totals.reported:,} of them"
+            words.append(tokens)
         if totals.cost is not None:
             words.append(f"cost {totals.cost:.4g}")
         yield f"{whose} took", ", ".join(words)
 
 
 def _guard_line(step: CaseStep) -> tuple[str, str, int]:
+    """Say what a guard did at its place, and how much that decides."""
     head = _where(step)
     if step.tool:
         head += f" ({plain_line(step.tool)})"
@@ -177,6 +176,7 @@ def _missed(row: CaseRow) -> str:
 
 
 def _ended(row: CaseRow) -> str:
+    """Say how a case ended, where it did not end with an answer; else nothing."""
     result = row.result
     if result.end is CaseEnd.STOPPED:
         return f"; a guard ended the case: {result.message}"

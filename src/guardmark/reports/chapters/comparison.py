@@ -312,6 +312,7 @@ def corrected_sentence(pair: PairedComparison) -> str:
 
 
 def _corrected(side: PairedSide) -> str:
+    """Give counts and statistic of the corrected test on one side, or why there is none."""
     first, second = side.difference.first_only or 0, side.difference.second_only or 0
     test = mcnemar(first, second)
     if test.reason:
@@ -363,6 +364,7 @@ def group_cautions(attacks: Estimate, benign: Estimate | None = None) -> Iterato
 
 
 def _differences_chart(sides: Sequence[_Side], *, is_attack: bool) -> IntervalChart:
+    """Draw the difference of each pair on one side, against no difference."""
     rate = _rate(sides, is_attack=is_attack)
     marks = []
     for pair, side in sides:
@@ -796,6 +798,7 @@ def _after_choice(best: str, rates: Mapping[str, RatePair | Scorecard]) -> str:
 
 
 def _advice(compared: Compared) -> list[str]:
+    """Recommend for each pair; of many, say which one to take."""
     pairs = compared.comparison.pairs
     if is_league(compared.comparison):
         pairs = ()

@@ -97,6 +97,7 @@ def _facet(facet: str, counts: Sequence[Count], half_width: Callable[[float], fl
 
 
 def _texts(census: Census) -> Iterator[str]:
+    """Say how long texts are, which are conversations, and what is odd about some."""
     lengths = census.lengths
     if lengths is not None:
         yield (

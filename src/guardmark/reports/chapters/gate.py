@@ -188,6 +188,7 @@ def conclusion(result: GateResult) -> str:
 
 
 def _what_would(check: GateCheck) -> str:
+    """Say how many samples would decide about a limit, or that none are known to."""
     if check.needed is None:
         return check.reason or "no number of samples can promise to"
     unit = _plural(check.subject)
@@ -323,6 +324,7 @@ def _needs_words(check: GateCheck) -> bool:
 
 
 def _limits(checks: Sequence[GateCheck]) -> Table:
+    """List every check with its figure, its limit and the samples that would decide."""
     return table_of(
         checks,
         {

@@ -128,6 +128,7 @@ def _table(timed: list[tuple[TextCell, bool, Latency]]) -> Table:
 
 
 def _remarks(defense: DefenseAnalysis) -> Iterator[str]:
+    """Say what has to be known of the times of a defense: cold start, drift, rounding."""
     latency = defense.latency
     if latency.cold_ms:
         first = value_text(latency.cold_ms[0], Unit.MILLISECONDS)

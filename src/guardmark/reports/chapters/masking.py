@@ -52,6 +52,7 @@ def write_masking(analysis: RunAnalysis) -> Section | None:
 
 
 def _shares(rows: list[_Masked]) -> Table:
+    """List how much each guard rewrites, how much marked data goes on, and what it spoils."""
     return table_of(
         rows,
         {

@@ -78,6 +78,7 @@ def _method(analysis: RunAnalysis) -> list[str]:
 
 
 def _warnings(analysis: RunAnalysis) -> Iterator[str]:
+    """Say what a reader must know before the intervals are taken at their word."""
     if not analysis.samples.is_grouped:
         yield (
             "No sample names a group, so intervals take every sample as independent. If "
@@ -116,6 +117,7 @@ def _mix_words(analysis: RunAnalysis) -> str:
 
 
 def _about_stop(defense: DefenseAnalysis) -> str:
+    """Say what an early stop decided, and what it does to the figures."""
     asr, fpr = defense.card.attack_success_rate, defense.card.false_positive_rate
     decided = "; ".join(each.sentence for each in defense.stopped)
     answers = count_text(asr.trials + fpr.trials)
@@ -248,6 +250,7 @@ def _view_of(part: PartManifest) -> str:
 
 
 def _parts(analysis: RunAnalysis) -> Table:
+    """List every part with its version, view, threshold and fingerprint."""
     thresholds = {}
     for defense in analysis.defenses:
         if defense.threshold is not None:

@@ -174,6 +174,7 @@ def _gain_table(arms: Sequence[ArmAnalysis]) -> Table | None:
 
 
 def _coverage_table(arms: Sequence[ArmAnalysis]) -> Table:
+    """List how many answers each arm has at each stage, of all that were asked."""
     return table_of(
         arms,
         {
@@ -238,6 +239,7 @@ def warnings_of(pipeline: PipelineAnalysis) -> tuple[str, ...]:
 
 
 def _data_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
+    """Warn of inferred labels, and of a side without any known outcome."""
     inferred = 0
     for source, count in pipeline.label_sources:
         if source.startswith(_INFERRED):
@@ -329,6 +331,7 @@ def unseen_sentences(unseen: Sequence[Unseen]) -> Iterator[str]:
 
 
 def _judge_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
+    """Warn of judges that were missing, unreadable or tied."""
     if not pipeline.judgings:
         yield "No judge labelled the answers: only what a guard blocked has a known outcome."
         return
@@ -348,6 +351,7 @@ def _judge_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
 
 
 def _arm_warnings(arms: Sequence[ArmAnalysis]) -> Iterator[str]:
+    """Warn of arms whose cards say little, and of few or dominating groups."""
     for arm in arms:
         if arm.guard is not None and arm.guard.allow.trials and not arm.guard.allow.successes:
             yield f"{arm.name} allowed nothing: its system card says nothing about the model."
@@ -464,6 +468,7 @@ def _model_table(arms: Sequence[ArmAnalysis]) -> Table:
 
 
 def _guard_table(arms: Sequence[ArmAnalysis], cards: dict[str, Scorecard]) -> Table:
+    """Set what each guard decides beside its rates; for arms stated without places."""
     guards = []
     for arm in arms:
         if arm.guard is not None and not arm.is_placed:
@@ -760,6 +765,7 @@ def _both(rates: EndPair | ScopeCard | VariantRates) -> tuple[Value, ...]:
 
 
 def _bounds_table(arms: Sequence[ArmAnalysis]) -> Table:
+    """Set the headline rates beside those under other readings of unknown outcomes."""
     rows = []
     for arm in arms:
         for key, label in _BOUNDS.items():
@@ -777,6 +783,7 @@ def _bounds_table(arms: Sequence[ArmAnalysis]) -> Table:
 
 
 def _bucket_table(arms: Sequence[ArmAnalysis]) -> Table:
+    """List how many units were safe always, sometimes or never."""
     labels = {True: "attack", False: "benign"}
     rows = []
     for arm in arms:
@@ -872,6 +879,7 @@ def _judge_table(pipeline: PipelineAnalysis) -> Table:
 
 
 def _human_table(human: HumanCheck) -> Table:
+    """Set the judging against labels of people."""
     rows: tuple[tuple[Value, ...], ...] = (
         ("Unsafe answers it called unsafe", *with_counts(human.sensitivity)),
         ("Safe answers it called safe", *with_counts(human.specificity)),
@@ -891,6 +899,7 @@ def _human_table(human: HumanCheck) -> Table:
 
 
 def _corrected_table(arms: Sequence[ArmAnalysis]) -> Table:
+    """Set rates as judged beside rates corrected for the judge's errors."""
     rows: list[tuple[Value, ...]] = []
     for arm in arms:
         if arm.corrected is None:
@@ -925,6 +934,7 @@ def _how_corrected(rate: CorrectedRate) -> str:
 
 
 def _legacy_parts(arms: Sequence[ArmAnalysis]) -> Iterator[Block]:
+    """Yield cards by older definitions, each with what a reader must know of it."""
     from guardmark.analysis.pipeline.arms import RESPONSE_UNSAFE  # on use: most runs have no model
 
     by_definition: dict[str, list[LegacyCard]] = {}
@@ -947,6 +957,7 @@ def legacy_note(card: LegacyCard) -> str:
 
 
 def _legacy_table(definition: str, cards: Sequence[LegacyCard]) -> Table:
+    """List counts and scores of each card under one older definition."""
     return table_of(
         cards,
         {
@@ -989,13 +1000,14 @@ def quality_document(assessed: JudgesAssessed) -> Document:
 
 
 def _quality_lines(quality: JudgeQuality) -> list[str]:
+    """List each sign of quality of a judge with its counts."""
     lines = []
     for figure_name, meaning in _JUDGE_QUALITY.items():
         lines.append(f"{rate_text(getattr(quality, figure_name))} {meaning}")
-    methods = ", ".join(
-        f"{method or 'not said'} {count:,}" for method, count in quality.parse_methods
-    )
-    lines.append(f"read by: {methods or 'nothing'}")
+    methods = []
+    for method, count in quality.parse_methods:
+        methods.append(f"{method or 'not said'} {count:,}")
+    lines.append(f"read by: {', '.join(methods) or 'nothing'}")
     return lines
 
 

@@ -116,6 +116,7 @@ def _best(replay: ReplayAnalysis) -> ReplayArm | None:
 
 
 def _advice(replay: ReplayAnalysis, best: ReplayArm | None) -> Iterator[str]:
+    """Say which arm would have stopped most for what it costs, and what that does not show."""
     if best is None:
         yield "Add an arm with a guard: this run shows stored runs to none."
         return

@@ -274,6 +274,7 @@ def _chart(
 
 
 def _table(defense: DefenseAnalysis, facet: str, *, is_attack: bool) -> Table:
+    """List the slices of one defense by a facet, the largest ones where there are many."""
     rates = defense.slice_table(facet, is_attack=is_attack)
     shown = _shown(rates)
     left = len(rates.rates) - len(shown)
@@ -353,9 +354,10 @@ def _modalities(manifest: RunManifest) -> str:
     """Say what kinds of input were tested, and which were not though a defense takes them."""
     if any("images" in each.mapping for each in manifest.data):
         return "Texts and images were tested: no audio or files."
-    takers = [
-        f" ({part.name} takes them)" for part in manifest.parts if _takes_images(part.settings)
-    ]
+    takers = []
+    for part in manifest.parts:
+        if _takes_images(part.settings):
+            takers.append(f" ({part.name} takes them)")
     return f"Only text was tested: no images{''.join(takers)}, audio or files."
 
 

@@ -97,6 +97,7 @@ def _worst(stability: SliceStability) -> str:
 
 
 def _mean(figure: SliceFigure) -> str:
+    """Write the mean over seeds with the half width of its interval."""
     half_width = ""
     if figure.half_width is not None:
         half_width = f" ± {100 * figure.half_width:.1f}"

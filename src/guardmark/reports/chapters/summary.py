@@ -126,6 +126,7 @@ def verdict_table(analysis: RunAnalysis, verdicts: Sequence[Headline]) -> Table 
 def _overview(
     defenses: Sequence[DefenseAnalysis], answers: Mapping[str, TextCell] | None = None
 ) -> Table:
+    """List every defense by merit, with its verdict where these are given."""
     ranked = by_merit(defenses)
     table = table_of(
         ranked,
@@ -204,6 +205,7 @@ def _rate_cells(label: str, rate: Estimate | Ratio) -> tuple[tuple[Value, ...], 
 
 
 def _stability(analysis: RunAnalysis) -> Table:
+    """List how many samples were answered differently when asked again."""
     changes = []
     for each in analysis.defenses:
         stability = each.stability
@@ -227,6 +229,7 @@ def _stability(analysis: RunAnalysis) -> Table:
 
 
 def _prevalence(defenses: Sequence[DefenseAnalysis]) -> Table:
+    """List what a decision is worth at assumed shares of attacks in traffic."""
     mix = ""
     if defenses and defenses[0].card.ratios.prevalence is not None:
         mix = f" ({percent_text(defenses[0].card.ratios.prevalence)} attacks)"

@@ -76,6 +76,7 @@ def write(analysis: RunAnalysis) -> Section:
 
 
 def _limits(scored: _Scored) -> Table:
+    """List, for each limit on false alarms, the threshold that blocks most attacks within it."""
     rows = []
     for defense, rated in scored:
         for point in rated.limited:
@@ -152,6 +153,7 @@ def _with_reason(area: Ratio | AveragePrecision) -> str:
 
 
 def _roc(scored: _Scored) -> LineChart:
+    """Draw attacks blocked against false alarms, over all thresholds."""
     start, end = (0.0, 0.0), (1.0, 1.0)
     lines, sentences = [], []
     for defense, rated in scored:
@@ -173,6 +175,7 @@ def _roc(scored: _Scored) -> LineChart:
 
 
 def _precision_recall(scored: _Scored) -> LineChart:
+    """Draw precision against recall, at the share of attacks of this data."""
     lines, sentences = [], []
     for defense, rated in scored:
         points = tuple((point.true_positive_rate, point.precision) for point in rated.points)
@@ -223,6 +226,7 @@ def _score_blocks(analysis: RunAnalysis) -> tuple[Part, ...]:
 
 
 def _calibration(detailed: _Detailed) -> Table:
+    """List how far scores are from being probabilities, and what chance alone would show."""
     return table_of(
         detailed,
         {
@@ -273,6 +277,7 @@ def _areas(analysis: RunAnalysis) -> Table | None:
 
 
 def _reliability(detailed: _Detailed) -> LineChart:
+    """Draw how many samples of each bin are attacks, against their mean score."""
     lines, sentences = [], []
     for defense, rated in detailed:
         points, band = [], []
@@ -300,6 +305,7 @@ def _reliability(detailed: _Detailed) -> LineChart:
 
 
 def _bins(detailed: _Detailed) -> Table:
+    """List the bins of each calibration error."""
     rows = []
     for defense, rated in detailed:
         for error in (rated.by_width, rated.by_mass):
@@ -328,6 +334,7 @@ def _bins(detailed: _Detailed) -> Table:
 
 
 def _costs(detailed: _Detailed) -> LineChart:
+    """Draw the expected cost of an input at the cheapest threshold, by the share of attacks."""
     lines = []
     for defense, rated in detailed:
         points = []

@@ -137,6 +137,7 @@ def _excerpt(text: str) -> str:
 def _of_system(
     judged: JudgedCandidate, limits: RelianceLimits, arm: ArmAnalysis | None
 ) -> Headline:
+    """Write the verdict about what comes out of an arm."""
     system = judged.subject
     card, counts = system.card, system.card.confusion
     answer = judged.reliance
@@ -206,6 +207,7 @@ def _of_defense(
     *,
     is_answered: bool,
 ) -> Headline:
+    """Write the verdict about what a defense decides."""
     defense = judged.subject
     notes = [*_notes(defense, is_answered=is_answered), *_as_one_of(judged)]
     if attacked is not None:
@@ -328,6 +330,7 @@ def _adapted(card: AdaptiveCard) -> str:
 
 
 def _notes(defense: DefenseAnalysis, *, is_answered: bool = False) -> Iterator[str]:
+    """Say what limits what the rates of a defense tell."""
     card, share = defense.card, defense.card.answered.value
     if share is not None and share < ANSWERED_ENOUGH:
         low = percent_text(card.fail_closed.attack_success_rate.value)

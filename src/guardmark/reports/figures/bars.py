@@ -74,6 +74,7 @@ def _head(name: str, counts: tuple[int, ...], floor: float) -> list[Markup]:
 
 
 def _axis(chart: Histogram, scale: Scale, bottom: int) -> Markup:
+    """Draw the axis below the bars, with a line at each tick."""
     grid, labels = [], []
     for tick in scale.ticks:
         x = _across(tick.at)

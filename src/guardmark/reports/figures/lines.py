@@ -175,6 +175,7 @@ def _overlap(one: _Box, other: _Box) -> bool:
 
 
 def _frame(chart: LineChart, plane: _Plane) -> Markup:
+    """Draw both axes with their ticks and titles."""
     bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
     grid, labels = [], []
     for tick in plane.x_scale.ticks:
@@ -197,6 +198,7 @@ def _frame(chart: LineChart, plane: _Plane) -> Markup:
 
 
 def _line(line: Line, plane: _Plane, index: int) -> list[Markup]:
+    """Draw a line with its band; a single point as a mark."""
     if len(line.points) == 1:
         return _mark(line, plane, index)
     parts = []

@@ -37,6 +37,7 @@ def latex_files(document: Document, name: str = "") -> dict[str, str]:
 
 
 def _render(table: Table, document: Document) -> str:
+    """Render one table by the template."""
     columns = list(_columns(table))
     texts = [column[-1] for column in columns]
     rows = zip(*texts, strict=True)
@@ -82,6 +83,7 @@ def _trials(cell: Cell) -> str:
 
 
 def _text(cell: Cell) -> str:
+    """Write a cell: dashes where a figure is undefined, bold where it is set apart in its row."""
     text = latex_line(cell_text(cell))
     if _is_undefined(cell):
         text = "---"

@@ -195,6 +195,7 @@ def _kind(kind: Flaw) -> str:
 
 
 def _entry(entry: SampleEntry, *, texts: bool) -> str:
+    """Write one sample on a line: ids, facets, answers, and its text or its hash."""
     kinds = ", ".join(map(_kind, entry.kinds))
     facets = ", ".join(f"{name} {value}" for name, value in entry.facets)
     outcomes = "; ".join(f"{each.defense} {each.outcome or 'not asked'}" for each in entry.answers)

@@ -140,6 +140,7 @@ def _verdict_text(verdict: Headline, document: Document) -> str:
 
 
 def _section(section: Section, width: int, *, colour: bool) -> Iterator[str]:
+    """Lay out a section; folded tables are only named, with how many rows they have."""
     yield ""
     yield from _heading(section.title, width, colour=colour)
     folded = []
@@ -334,6 +335,7 @@ def _heading(title: str, width: int, *, colour: bool) -> Iterator[str]:
 
 
 def _wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
+    """Wrap a text; a number is not parted from its percent sign."""
     lines = textwrap.wrap(
         text.replace(" %", "\u00a0%"),  # a rate does not end a line without its unit
         width,

@@ -59,6 +59,7 @@ def _values(chart: LineChart, axis: int) -> list[float]:
 def _grid(
     chart: LineChart, letters: Mapping[str, str], along: Scale, upward: Scale
 ) -> list[list[str]]:
+    """Put the letters of all marks into a grid of characters, over the corner of the limits."""
     grid = [[" "] * _COLUMNS for _ in range(_ROWS)]
     if chart.limits is not None:
         right, top = _place(chart.limits, along, upward)

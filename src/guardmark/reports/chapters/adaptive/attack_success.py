@@ -112,6 +112,7 @@ def arms_table(card: AdaptiveCard) -> Table:
 
 
 def _arms_note(card: AdaptiveCard) -> str:
+    """Say what each arm of the table stands for, and which round the search ends with."""
     last = 4
     if card.attacker:
         last = 5
@@ -376,6 +377,7 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
 
 
 def _seeds_note(*, is_first_left_out: bool) -> str:
+    """Say what was repeated with each seed, and what the spread between seeds leaves out."""
     left_out = ""
     if is_first_left_out:
         left_out = (
@@ -449,6 +451,7 @@ def costs_table(card: AdaptiveCard) -> Table:
 
 
 def _cost_cells(label: str, cost: CostPerBypass, why_unknown: str) -> tuple[str, ...]:
+    """Return the cells of one kind of cost; without a total, why it is not known."""
     if cost.total is None:
         return label, f"{UNDEFINED}: {why_unknown}", "", "", ""
     cells = [label]

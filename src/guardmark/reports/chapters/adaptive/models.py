@@ -156,6 +156,7 @@ def _twin_table(defense: str, twin: RewordingCard, attacker: AttackerCard) -> Ta
 
 
 def _strategies_table(defense: str, attacker: AttackerCard) -> Table:
+    """List the strategies, with what they do to benign texts where these were reworded."""
     columns: dict[str, Callable[[StrategyCard], Value | tuple[Value, ...]]] = {
         "Strategy": lambda strategy: name(strategy.name),
         "Candidates": lambda strategy: strategy.candidates,
@@ -182,6 +183,7 @@ def _strategies_table(defense: str, attacker: AttackerCard) -> Table:
 
 
 def _spending_table(defense: str, attacker: AttackerCard) -> Table:
+    """List what each account of the models used; benign texts cost the evaluator."""
     spending: list[tuple[str, UsageTotals, Value]] = []
     for account, spent in attacker.spending.items():
         per_bypass = known(attacker.per_bypass(spent.calls), Unit.COUNT, "none got through")
@@ -529,6 +531,7 @@ def effects_table(card: AdaptiveCard) -> Table | None:
 
 
 def _readings_table(target: TargetCard) -> Table:
+    """List how much of harmless sentences the target model reads through each operator."""
     return table_of(
         target.readings,
         {

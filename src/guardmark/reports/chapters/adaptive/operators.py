@@ -102,6 +102,7 @@ def operator_tables(card: AdaptiveCard) -> list[Table]:
 
 
 def _against(card: AdaptiveCard) -> Table:
+    """Set what each operator does to attacks beside what it does to benign texts."""
     tiers, standings = TIERS, STANDINGS
     return table_of(
         card.operators,
@@ -132,6 +133,7 @@ def _against(card: AdaptiveCard) -> Table:
 
 
 def _shapes(card: AdaptiveCard) -> Table:
+    """List what each operator does to a text, and what is blocked of its wrapper alone."""
     target, note = card.target, ""
     cells: dict[str, Callable[[OperatorCard], Value | tuple[Value, ...]]] = {
         "Operators": lambda each: name(each.chain),

@@ -112,6 +112,7 @@ def _counts(card: Card, name: str) -> str:
 
 
 def _charts(table: CohortTable) -> list[tuple[IntervalChart, IntervalPlot]]:
+    """Draw each ranked rate of a cohort, the first entries of its table."""
     charts = []
     for name in RANKED:
         marks = []

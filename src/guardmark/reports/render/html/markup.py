@@ -142,6 +142,7 @@ def _paragraph(text: str, tone: Tone) -> str:
 
 
 def _bullets(block: Bullets, page: Page) -> str:
+    """Write a list; each line links to its evidence and shows its command."""
     if not block.lines:
         return ""
     if len(block.lines) == 1 and block.tone is Tone.WARNING:
@@ -178,6 +179,7 @@ def _listing(block: Listing) -> str:
 
 
 def _table(block: Table) -> str:
+    """Write a table, behind its title where it is folded."""
     if not block.collapsed:
         return f'<div class="open" id="{escape(block.id)}">\n{_grid(block)}\n</div>\n\n'
     size = counted(len(block.rows), "row")
@@ -218,6 +220,7 @@ def _grid(block: Table) -> str:
 
 
 def _row(row: Row, numeric: Sequence[str]) -> str:
+    """Write a line of a table; the first cell is its head."""
     style, tag = "", ""
     if row.greyed:
         style, tag = ' class="few"', ' <small class="tag">few</small>'
@@ -253,6 +256,7 @@ def _meaning(column: Column) -> str:
 
 
 def _cell(cell: Cell) -> str:
+    """Write a figure with its interval, or words."""
     if not isinstance(cell, FigureCell):
         return _words(cell)
     if cell.value is None:
@@ -332,6 +336,7 @@ def _mark_note(mark: IntervalMark) -> str:
 
 
 def _figure(block: LineChart | Histogram | FlowChart, drawing: Drawing) -> str:
+    """Write a drawing with its legend, and in words for a reader who cannot see it."""
     block_id = escape(block.id)
     legend, style = "", "aside"
     if drawing.legend:

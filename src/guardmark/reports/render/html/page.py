@@ -105,6 +105,7 @@ def _head(document: Document) -> list[str]:
 
 
 def _top(document: Document, shown: Sequence[Section]) -> list[str]:
+    """Write the head of the page, with a link over it for readers without a mouse."""
     skip = '<a class="skip" href="#verdict">Skip to the verdict</a>'
     if not document.verdicts:
         skip = f'<a class="skip" href="#{escape(shown[0].id)}">Skip to the content</a>'
@@ -230,6 +231,7 @@ def _chapter(section: Section, page: Page, below: str) -> list[str]:
 
 
 def _footer(document: Document) -> list[str]:
+    """Say what made the page, and what is left out of it on paper."""
     made = f"Made by guardmark {escape(document.version)} from the records of the run"
     when = f"<code>{escape(document.run)}</code>, {escape(date_text(document.created_utc))}"
     return [

@@ -199,6 +199,7 @@ def _summary(sample: ShownSample) -> str:
 
 
 def _answer_html(answer: SampleAnswer) -> str:
+    """Write what a defense answered, with its score where it gave one."""
     words = f"<code>{escape(answer.defense)}</code> {escape(answer.outcome or 'not asked')}"
     if answer.error_kind:
         words += f" ({escape(answer.error_kind)})"
@@ -249,6 +250,7 @@ def _facet_tokens(browser: SampleBrowser) -> dict[tuple[str, str], str]:
 
 
 def _sample(entry: SampleEntry, page: Page, facets: Mapping[tuple[str, str], str]) -> ShownSample:
+    """Make one sample ready: cut its texts, and collect the tokens it is found by."""
     answers = tuple(each for each in entry.answers if each.defense in page.series)
     tokens = [KINDS[kind].token for kind in entry.kinds]
     tokens.extend(facets[facet] for facet in entry.facets)

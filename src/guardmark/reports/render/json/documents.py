@@ -309,6 +309,7 @@ def _slice_times(tables: Sequence[SliceTable]) -> tuple[SliceTimes, ...]:
 
 
 def _timing(analysis: RunAnalysis) -> RunTiming:
+    """Return what differs between two runs of the same: moments, times and retries."""
     stages: Mapping[str, Latency] = {}
     overhead_ms: dict[str, Difference] = {}
     if analysis.pipeline is not None:
@@ -358,6 +359,7 @@ def _leave_out(detail: Any, *, texts: bool, timing: bool) -> None:
 
 
 def _compared_scope(compared: Compared) -> ComparedScope:
+    """Return one scope of a comparison, each pair with its recommendation."""
     from guardmark.reports.chapters.comparison import recommendation, run_caveats, weak_among
 
     details = {(each.first, each.second): each for each in compared.details}

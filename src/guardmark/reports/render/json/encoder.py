@@ -117,6 +117,7 @@ def encode(value: object, sentences: Sentences | None = None) -> Tree:
 
 
 def _encode(value: object, sentences: Sentences) -> Tree:
+    """Turn any value of an analysis into plain JSON, or raise TypeError."""
     kind = type(value)
     if kind in _PLAIN:
         return value  # type: ignore[return-value]  # one of the five, which no narrowing sees
@@ -136,6 +137,7 @@ def _encode(value: object, sentences: Sentences) -> Tree:
 
 
 def _object(value: object, sentences: Sentences) -> dict[str, Tree]:
+    """Turn a dataclass into an object: its keys, then its sentences."""
     kind: type = type(value)
     tree: dict[str, Tree] = {}
     for key, read, table in _readers(kind):
