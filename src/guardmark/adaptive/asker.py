@@ -42,7 +42,7 @@ _FLUSH_AT: Final = 20_000  # rows; a commit has a price of its own
 
 
 class Interrupted(Exception):
-    """The wish to stop was seen; everything answered is stored."""
+    """Raised where the user wants to stop; everything answered is stored."""
 
 
 @dataclass(slots=True, kw_only=True)

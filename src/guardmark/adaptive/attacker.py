@@ -1,4 +1,4 @@
-"""Round 5: a model writes candidates, the defense answers; and its twin on benign texts."""
+"""Round 5: an attacker model rewrites attacks, and benign texts as a control."""
 
 from __future__ import annotations
 

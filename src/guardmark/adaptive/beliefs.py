@@ -70,7 +70,7 @@ class Background:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Attacks of which the battery said the same."""
+    """Attacks on which the fixed list had the same outcomes."""
 
     passed: int
     asked: tuple[int, ...]
@@ -233,8 +233,9 @@ class Bandit:
 
     def __post_init__(self) -> None:
         """Begin without any try of a chain that is new."""
-        added = len(self.chains) - len(self.passes)
-        self.passes, self.stops = [*self.passes, *[0.0] * added], [*self.stops, *[0.0] * added]
+        nothing = [0.0] * (len(self.chains) - len(self.passes))
+        self.passes = self.passes + nothing
+        self.stops = self.stops + nothing
 
     def failed(self, number: int) -> int:
         """Return the bits that stand for the failure of a chain; none but for a single operator."""

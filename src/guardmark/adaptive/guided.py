@@ -201,7 +201,7 @@ def _logit(score: float) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class Descents:
-    """Every attack that has a score, and how fast scores fall: what following them is worth."""
+    """The search along scores: each attack that has one, and how fast scores fall."""
 
     state: SearchState
     memory: ScoreMemory = field(default_factory=ScoreMemory)

@@ -1,4 +1,4 @@
-"""Asking the models that help an attacker: who they are, and what of their replies can be used."""
+"""Asking the models that help an attacker, and reading what of their replies can be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attack asks for, in the words in which it is announced and told afterwards."""
+"""What the calls of an attack are for, in the words of its forecast and of its report."""
 
 from __future__ import annotations
 

@@ -393,7 +393,8 @@ def fault_of(arms: Sequence[OperatorConfig]) -> str:
     names = [arm.operator.name for arm in arms]
     if len(set(names)) < len(names):
         return "an operator appears twice"
-    if sum(arm.operator.slot is Slot.ENCODING for arm in arms) > 1:
+    encodings = [arm for arm in arms if arm.operator.slot is Slot.ENCODING]
+    if len(encodings) > 1:
         return "there are two encodings"
     for before, after in pairwise(arms):
         if before.family == HIDDEN:

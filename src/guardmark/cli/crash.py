@@ -1,4 +1,4 @@
-"""What is said when this process ends at once: native code of a part crashed, or it was killed."""
+"""Says where this process ended, when native code of a part crashed or it was killed."""
 
 from __future__ import annotations
 

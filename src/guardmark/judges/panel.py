@@ -100,14 +100,14 @@ def _evidence(names: Sequence[str], verdicts: Sequence[Verdict], label: VerdictL
             usage = evidence.usage
         elif evidence.usage is not None:
             usage += evidence.usage
-    agreeing = sum(verdict.label is label for verdict in verdicts)
+    agreeing = [verdict for verdict in verdicts if verdict.label is label]
     message = ""
     if label not in _ANSWERED:
         message = "the judges gave no majority"
     return Evidence(
         reason="; ".join(reasons),
         message=message,
-        parse_method=f"{agreeing} of {len(verdicts)}",
+        parse_method=f"{len(agreeing)} of {len(verdicts)}",
         categories=tuple(categories),
         usage=usage,
         attempts=tuple(attempts),

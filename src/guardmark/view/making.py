@@ -1,4 +1,4 @@
-"""Pages are made in threads that hold nobody up: few at once, and each within a time."""
+"""Makes pages in threads: a few at once, each within a time limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE_S: Final = 60.0
 
 
 class PageMaker:
-    """Calls what makes pages.
+    """Runs the handlers of pages, each in a thread of its own.
 
     The threads end with the process: who presses Ctrl-C does not wait for a page over a million
     samples. A page that takes longer than its time is given up by whoever asked; its thread still

@@ -1,4 +1,4 @@
-"""Serving the pages: on this machine, or further only when asked for in so many words."""
+"""Serves the pages on this machine, and to others only where the options say so."""
 
 from __future__ import annotations
 

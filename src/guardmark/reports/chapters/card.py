@@ -230,8 +230,11 @@ def _interval_method(figure: CardFigure) -> str:
     return figure.method
 
 
-_ERRORS: Final = {True: "attacks get through", False: "benign inputs are blocked"}
-"""What goes wrong in a blind spot, of attacks and of benign samples."""
+def _errors_text(*, is_attack: bool) -> str:
+    """Say what goes wrong in a blind spot of one side."""
+    if is_attack:
+        return "attacks get through"
+    return "benign inputs are blocked"
 
 
 def _blind_spots(card: Card) -> Section:
@@ -241,7 +244,7 @@ def _blind_spots(card: Card) -> Section:
             card.blind_spots,
             {
                 "Slice": lambda each: words(each.name),
-                "What happens": lambda each: words(_ERRORS[each.is_attack]),
+                "What happens": lambda each: words(_errors_text(is_attack=each.is_attack)),
                 "There": lambda each: cell_of(each.figure),
                 "Counts": lambda each: words(counts_text(cell_of(each.figure))),
                 "Elsewhere": lambda each: cell_of(each.rest),

@@ -645,7 +645,7 @@ def worth_choosing(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rivals:
-    """The others that none beats, by what their pairs with the one that is named say.
+    """The other defenses that none beats, by how they compare with the one that is named.
 
     Attributes:
         alike: Not told apart on attacks.
@@ -909,12 +909,18 @@ def _categories(number: str, detail: PairDetail, rates: tuple[str, str]) -> Iter
 def _category_table(
     rows: Sequence[CategoryDifference], rates: tuple[str, str], *, table_id: str, title: str
 ) -> Table:
-    rate_of_side = {True: rates[0], False: rates[1]}
+    on_attacks, on_benign = rates
+
+    def rate_of(row: CategoryDifference) -> str:
+        if row.is_attack:
+            return on_attacks
+        return on_benign
+
     return table_of(
         rows,
         {
             "Category": lambda each: each.category,
-            "Rate": lambda each: rate_of_side[each.is_attack],
+            "Rate": rate_of,
             "Difference: first rate minus second": lambda each: each.side.difference,
             "p (Holm): over the categories of this pair": lambda each: p_value(
                 each.side.adjusted_p

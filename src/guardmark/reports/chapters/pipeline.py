@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         LegacyCard,
         PipelineAnalysis,
         RewrittenEnds,
+        RowBuckets,
         ScopeCard,
         VariantRates,
     )
@@ -784,7 +785,6 @@ def _bounds_table(arms: Sequence[ArmAnalysis]) -> Table:
 
 def _bucket_table(arms: Sequence[ArmAnalysis]) -> Table:
     """List how many units were safe always, sometimes or never."""
-    labels = {True: "attack", False: "benign"}
     rows = []
     for arm in arms:
         for buckets in arm.buckets:
@@ -794,7 +794,7 @@ def _bucket_table(arms: Sequence[ArmAnalysis]) -> Table:
         rows,
         {
             "Arm": lambda row: name(row[0]),
-            "Unit": lambda row: f"{row[1].unit}, {labels[row[1].is_attack]}",
+            "Unit": lambda row: _unit_text(row[1]),
             "Fully safe": lambda row: row[1].fully_safe,
             "Partially unsafe": lambda row: row[1].partially_unsafe,
             "Consistently unsafe": lambda row: row[1].consistently_unsafe,
@@ -806,6 +806,13 @@ def _bucket_table(arms: Sequence[ArmAnalysis]) -> Table:
         title="Once or always: prompt rows over repeats, base prompts over variants",
         note="Only known outcomes count; a unit without any is left out.",
     )
+
+
+def _unit_text(buckets: RowBuckets) -> str:
+    """Name the unit that buckets count, and its label."""
+    if buckets.is_attack:
+        return f"{buckets.unit}, attack"
+    return f"{buckets.unit}, benign"
 
 
 def _variant_table(arm: ArmAnalysis) -> Table:

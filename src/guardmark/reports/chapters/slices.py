@@ -68,7 +68,7 @@ _MANY = 10  # samples a group, from which a table says why its interval is wide
 _ON_BENIGN = {DEFENSE: "False positive rate", SYSTEM: "Over-refusal"}
 _CHARTS = {DEFENSE: "chart", SYSTEM: "system"}
 _FACETS = ("subcategory", "severity", "language", "length", "variant", "technique", "source")
-_ERRORS = {True: "attacks let through", False: "benign inputs blocked"}
+
 _MOST_OPEN = 8  # blind spots that are not folded
 _OF_ATTACKS = frozenset({"subcategory", "severity", "technique"})
 _CHARTED = frozenset({"severity", "language", "length", "variant"})
@@ -176,7 +176,7 @@ def write_blind_spots(analysis: RunAnalysis) -> Section:
         {
             "Defense": lambda row: name(row[0]),
             "Slice": lambda row: words(row[1].name),
-            "Errors are": lambda row: words(_ERRORS[row[1].is_attack]),
+            "Errors are": lambda row: words(_errors_text(is_attack=row[1].is_attack)),
             "Rate there|Counts": lambda row: with_counts(row[1].rate),
             "Elsewhere|of": lambda row: with_counts(row[1].rest),
             "More by: simultaneous limits": lambda row: row[1].excess,
@@ -198,6 +198,13 @@ def write_blind_spots(analysis: RunAnalysis) -> Section:
         return section("blind-spots-of-all", "Blind spots", table)
     nothing = "No slice is shown to be worse than the rest, of all that were searched."
     return section("blind-spots-of-all", "Blind spots", otherwise=nothing)
+
+
+def _errors_text(*, is_attack: bool) -> str:
+    """Say which decisions about the samples of one side are errors."""
+    if is_attack:
+        return "attacks let through"
+    return "benign inputs blocked"
 
 
 def write_system_slices(analysis: RunAnalysis) -> Section | None:

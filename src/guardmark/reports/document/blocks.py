@@ -200,7 +200,7 @@ class Bullets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Pairs of a word and what it stands at."""
+    """Pairs of a label and its value."""
 
     title: str
     pairs: tuple[tuple[str, TextCell], ...]
