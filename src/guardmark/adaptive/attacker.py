@@ -107,7 +107,7 @@ class AttackerThread:
     judged: int = 0
     criticised: int = 0
     blocked: list[Draft] = field(default_factory=list)
-    is_through_unproved: bool = False
+    has_passed_unproved: bool = False
     refuted: tuple[str, ...] = ()
     _seen: set[str] = field(default_factory=set)
 
@@ -124,7 +124,7 @@ class AttackerThread:
 
     def may_try(self, budget: int) -> bool:
         """Tell whether a further try makes sense."""
-        is_over = self.target.win is not None or self.is_through_unproved
+        is_over = self.target.win is not None or self.has_passed_unproved
         return not is_over and self.target.tries < budget
 
     def take(self, draft: Draft) -> CandidateStatus | None:
@@ -179,7 +179,7 @@ class AttackerThread:
         return of_line
 
 
-Turn = list[tuple[AttackerThread, Draft]]
+DraftBatch = list[tuple[AttackerThread, Draft]]
 
 
 def _squeezed(text: str) -> str:
@@ -190,8 +190,16 @@ _TWIN: Final = "attacker twin"
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """Whose texts are reworded: those of attacks, or benign ones as their control."""
+class RewordingAccounts:
+    """What rewording is booked on: of attacks, or of benign texts as their control.
+
+    Attributes:
+        writer: Account of the calls that write candidates.
+        judge: Account of the calls that judge whether they ask for the same.
+        sent: Account of the candidates that are sent to the defense.
+        round: Round in which they are sent.
+        candidates: Layer that holds what became of each candidate.
+    """
 
     writer: Account
     judge: Account
@@ -200,10 +208,10 @@ class Side:
     candidates: str
 
 
-_ATTACKS: Final = Side(
+_ATTACKS: Final = RewordingAccounts(
     Account.ATTACKER, Account.EQUIVALENCE, Account.SEARCH, MODEL_ROUND, CANDIDATES
 )
-_BENIGN: Final = Side(
+_BENIGN: Final = RewordingAccounts(
     Account.TWIN_ATTACKER, Account.TWIN_EQUIVALENCE, Account.REWORDED, REWORDING, TWIN_CANDIDATES
 )
 
@@ -216,7 +224,7 @@ class ModelRound:
     diagnosis: Diagnosis
     models: ModelAsker
     defenses: DefenseAsker
-    side: Side = _ATTACKS
+    accounts: RewordingAccounts = _ATTACKS
     tried: Counter[tuple[int | None, str]] = field(default_factory=Counter)
     passed: Counter[tuple[int | None, str]] = field(default_factory=Counter)
 
@@ -238,7 +246,8 @@ class ModelRound:
         """Count an outcome of a strategy, on one attack and on all of them."""
         for whose in (None, thread.target.position):
             self.tried[whose, strategy] += 1
-            self.passed[whose, strategy] += passed
+            if passed:
+                self.passed[whose, strategy] += 1
 
     async def write(self, live: Sequence[AttackerThread], depth: int) -> None:
         """Ask for candidates; queue those that may be sent."""
@@ -295,7 +304,9 @@ class ModelRound:
             return prompts.attacker_prompt(situation, system=system)
 
         details = {"stream": stream, "depth": depth, "repair": False}
-        return self._ask(thread, purpose, account=self.side.writer, prompt=prompt, details=details)
+        return self._ask(
+            thread, purpose, account=self.accounts.writer, prompt=prompt, details=details
+        )
 
     def _situation(self, thread: AttackerThread, call: str) -> Situation:
         kind = self.diagnosis.label
@@ -388,36 +399,36 @@ class ModelRound:
 
     def note(self, thread: AttackerThread, draft: Draft, status: CandidateStatus) -> None:
         """Store what became of a candidate."""
-        self.models.note(self.side.candidates, thread.target.position, draft.note(status))
+        self.models.note(self.accounts.candidates, thread.target.position, draft.note(status))
 
     async def send(
         self, batch: Sequence[AttackerThread]
-    ) -> tuple[Turn, list[Query], list[TryAnswer]]:
+    ) -> tuple[DraftBatch, list[Query], list[TryAnswer]]:
         """Send the next candidate of each, where it may be sent."""
-        turn = await self._proved([(thread, thread.queue.popleft()) for thread in batch])
+        drafts = await self._proved([(thread, thread.queue.popleft()) for thread in batch])
         queries = []
-        for thread, draft in turn:
+        for thread, draft in drafts:
             query = Query(
                 thread.target.position,
                 draft.text,
-                self.side.sent,
-                self.side.round,
+                self.accounts.sent,
+                self.accounts.round,
                 chain=f"attacker [{draft.strategy}]",
                 tier=draft.tier,
             )
             queries.append(query)
         answers = await self.defenses.ask(queries)
-        for thread, draft in turn:
+        for thread, draft in drafts:
             self.note(thread, draft, CandidateStatus.SENT)
-        return turn, queries, answers
+        return drafts, queries, answers
 
-    async def _proved(self, turn: Turn) -> Turn:
+    async def _proved(self, drafts: DraftBatch) -> DraftBatch:
         """Return the candidates that may be sent, each with its tier; note why others may not."""
-        unproved = [(thread, draft) for thread, draft in turn if not draft.tier]
+        unproved = [(thread, draft) for thread, draft in drafts if not draft.tier]
         if self.models.plan.judge is None:
             for _, draft in unproved:
                 draft.tier = Tier.V4.value
-            return turn
+            return drafts
         count = self.models.plan.votes
         asks: list[Ask] = []
         for thread, draft in unproved:
@@ -435,11 +446,11 @@ class ModelRound:
                 status = CandidateStatus.UNJUDGED
             thread.refuse(draft, status)
             self.note(thread, draft, status)
-        return [(thread, draft) for thread, draft in turn if draft.tier]
+        return [(thread, draft) for thread, draft in drafts if draft.tier]
 
     def _votes(self, thread: AttackerThread, draft: Draft) -> Iterator[Ask]:
         """Ask whether it is the same request, in both orders."""
-        number, judge = thread.judged, self.side.judge
+        number, judge = thread.judged, self.accounts.judge
         thread.judged += 1
         original = thread.target.sample.prompt.text
         for order, pair in enumerate(((original, draft.text), (draft.text, original))):
@@ -482,23 +493,23 @@ async def run_attacker(work: ModelRound, targets: Sequence[Target]) -> None:
 
 async def _try_next(work: ModelRound, batch: Sequence[AttackerThread]) -> None:
     """Try the next candidate of each attack that has one."""
-    turn, queries, answers = await work.send(batch)
+    drafts, queries, answers = await work.send(batch)
     won = await work.defenses.drive(work.state.confirm(queries, answers))
-    for i, (thread, draft) in enumerate(turn):
+    for i, (thread, draft) in enumerate(drafts):
         thread.target.tries += 1
         thread.target.seen.add(draft.text)
         thread.answered(draft, answers[i], is_through=i in won)
         if answers[i].is_blocked is not None:
             work.count(thread, draft.strategy, passed=i in won)
         if i in won and draft.tier == Tier.V4.value:
-            thread.is_through_unproved = True
+            thread.has_passed_unproved = True
         elif i in won:
             thread.target.win = queries[i]
 
 
 async def run_rewording(after: ModelRound) -> None:
     """Reword some benign texts as attacks were, label untold, so that block rates compare."""
-    work, state, models = replace(after, side=_BENIGN), after.state, after.models
+    work, state, models = replace(after, accounts=_BENIGN), after.state, after.models
     wanted = min(models.plan.twin, len(state.benign))
     if not wanted or models.has_gone():
         return

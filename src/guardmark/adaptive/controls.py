@@ -65,18 +65,20 @@ def run_null(state: SearchState) -> Steps[None]:
 def run_blind(state: SearchState) -> Steps[None]:
     """Try arms drawn at random to the end of the budget, beyond a bypass, learning nothing."""
     chains = state.chains()
-    draws = {where: state.draw("blind", state.samples[where].id) for where in state.blocked}
+    draws = {}
+    for position in state.blocked:
+        draws[position] = state.draw("blind", state.samples[position].id)
     left = dict.fromkeys(state.blocked, state.budget)
     for index in range(state.budget):
         batch = []
-        for where in state.blocked:
-            if not left[where]:
+        for position in state.blocked:
+            if not left[position]:
                 continue
             for _ in range(_DRAWS):
-                chain = draws[where].choice(chains)
-                if turns_of(chain) > left[where]:
+                chain = draws[position].choice(chains)
+                if turns_of(chain) > left[position]:
                     continue
-                query = state.variant(where, chain, "blind", index=index, arm=BLIND)
+                query = state.variant(position, chain, "blind", index=index, arm=BLIND)
                 if query is not None and query.is_proved:
                     batch.append(query)
                     break
@@ -93,14 +95,16 @@ def run_gradient(
 ) -> Steps[None]:
     """Let an attack propose variants of every blocked attack, each checked like any other."""
     live: dict[int, Iterator[Query]] = {}
-    for at in state.blocked:
-        live[at] = _variants(state.samples[at], attack, access, at=at, most=state.budget)
+    for position in state.blocked:
+        live[position] = _variants(
+            state.samples[position], attack, access, at=position, most=state.budget
+        )
     while live:
         batch = []
-        for at, variants in list(live.items()):
+        for position, variants in list(live.items()):
             query = next(variants, None)
             if query is None:
-                del live[at]
+                del live[position]
             else:
                 batch.append(query)
         if not batch:
@@ -195,13 +199,14 @@ def run_wrappers(state: SearchState, chains: Sequence[OperatorChain]) -> Steps[N
     wrapped = [chain for chain in chains if _wrap(chain, neutral[0]) is not None]
     if not plain or not wrapped:
         return
-    yield [Query(where, text, Account.WRAPPER, WRAPPER_ROUND) for where, text in plain]
+    yield [Query(position, text, Account.WRAPPER, WRAPPER_ROUND) for position, text in plain]
     for chain in wrapped:
         batch = []
-        for where, text in plain:
+        for position, text in plain:
             wrapped_text = _wrap(chain, text)
             if wrapped_text is not None:
-                batch.append(Query(where, wrapped_text, Account.WRAPPER, WRAPPER_ROUND, chain.key))
+                query = Query(position, wrapped_text, Account.WRAPPER, WRAPPER_ROUND, chain.key)
+                batch.append(query)
         yield batch
 
 
