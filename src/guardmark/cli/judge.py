@@ -74,7 +74,7 @@ def judge_command(
         from guardmark.app.run.progress_line import ProgressLine
         from guardmark.app.run.running import Session
         from guardmark.cli.interrupts import interruptible
-        from guardmark.reports.chapters.pipeline import quality_document
+        from guardmark.reports.chapters.judge_quality import quality_document
         from guardmark.reports.render.json.documents import figures_json
         from guardmark.reports.render.terminal import render_terminal
 

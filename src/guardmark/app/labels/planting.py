@@ -21,7 +21,7 @@ from guardmark.app.run.run_folder import utc_text
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.planted import ask_about_planted
 from guardmark.engine.probing import probe_judge
-from guardmark.reports.chapters.pipeline import quality_document
+from guardmark.reports.chapters.judge_quality import quality_document
 from guardmark.reports.render.json.documents import figures_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.reader import RecordReader

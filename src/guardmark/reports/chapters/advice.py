@@ -12,18 +12,15 @@ from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.core.errors import counted
 from guardmark.core.values import dataclass
 from guardmark.reports.chapters.answer import nearest_first
-from guardmark.reports.chapters.comparison import (
-    choice_sentence,
-    draw_plane,
-    subject,
-    worth_choosing,
-)
+from guardmark.reports.chapters.choice import choice_sentence, worth_choosing
+from guardmark.reports.chapters.comparison import draw_plane
 from guardmark.reports.chapters.pipeline import (
     cut_warnings,
     provider_sentences,
     refusal_warnings,
     unseen_sentences,
 )
+from guardmark.reports.chapters.subjects import subject
 from guardmark.reports.document.blocks import (
     Bullets,
     LineChart,

@@ -14,7 +14,7 @@ from guardmark.analysis.compare.answer import (
 )
 from guardmark.analysis.compare.verdicts import ANSWERED_ENOUGH, Reliance
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM, is_unguarded
-from guardmark.reports.chapters.comparison import subject
+from guardmark.reports.chapters.subjects import subject
 from guardmark.reports.document.cells import figure_text
 from guardmark.reports.document.wording import percent_text
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.chapters.comparison import draw_plane, pair_sentence, pairs_table, weak_among
+from guardmark.reports.chapters.comparison import draw_plane, pair_sentence, pairs_table
+from guardmark.reports.chapters.subjects import weak_among
 from guardmark.reports.document.blocks import Document, Unit, section
 from guardmark.reports.document.cells import figure, name, table_of, with_counts
 from guardmark.reports.document.wording import count_text, side_word

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.compare.comparison import PairVerdict
-from guardmark.analysis.compare.merit import find_dominated
-from guardmark.analysis.compare.verdicts import rates_of_chosen, separates
 from guardmark.analysis.defense.costs import CostUnit
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.core.errors import counted
-from guardmark.core.place import BARE_ARMS
-from guardmark.core.values import dataclass
+from guardmark.reports.chapters.choice import choice_sentence
+from guardmark.reports.chapters.subjects import ALARMS, RATES, subject, weak_among
 from guardmark.reports.document.blocks import (
     Document,
     FigureCell,
@@ -126,12 +123,6 @@ _MIRRORED: Final = {
     PairVerdict.SECOND_FEWER_BYPASSES: PairVerdict.FIRST_FEWER_BYPASSES,
     PairVerdict.SECOND_FEWER_FALSE_ALARMS: PairVerdict.FIRST_FEWER_FALSE_ALARMS,
 }
-_RATES: Final = {DEFENSE: ("ASR", "FPR"), SYSTEM: ("system ASR", "over-refusal")}
-"""What the rates on attacks and on benign samples are called at a scope."""
-_ALARMS: Final = {
-    DEFENSE: {"alarms": "false alarms", "alarm": "a false alarm"},
-    SYSTEM: {"alarms": "over-refusals", "alarm": "a benign sample turned down"},
-}
 
 
 def write(analysis: RunAnalysis) -> Section:
@@ -154,15 +145,6 @@ def write(analysis: RunAnalysis) -> Section:
 def is_league(comparison: RunComparison) -> bool:
     """Tell whether there are too many pairs for a sentence each, so that tiers stand for them."""
     return len(comparison.names) > _MOST_PAIRED and bool(comparison.attacks.tiers)
-
-
-def weak_among(
-    rated: Iterable[tuple[str, RatePair | Scorecard]], scope: str = DEFENSE
-) -> frozenset[str]:
-    """Return the defenses that are not shown to beat chance: no trade-off is offered with them."""
-    if scope != DEFENSE:
-        return frozenset()
-    return frozenset(name for name, rates in rated if not separates(rates))
 
 
 def _parts(comparison: RunComparison, *rates: Part, weak: AbstractSet[str]) -> Iterator[Part]:
@@ -209,7 +191,7 @@ def _better_first(pair: PairedComparison) -> tuple[PairVerdict, str, str]:
 def pair_sentence(pair: PairedComparison, weak: AbstractSet[str] = frozenset()) -> str:
     """Say in one sentence what the data show about two defenses."""
     verdict, first, second = _better_first(pair)
-    success, refusals = _RATES[pair.scope]
+    success, refusals = RATES[pair.scope]
     is_mirrored = pair.verdict in _MIRRORED
     on_attacks = _gap(pair.attacks, success, is_mirrored=is_mirrored)
     on_benign = _gap(pair.benign, refusals, is_mirrored=is_mirrored)
@@ -219,7 +201,7 @@ def pair_sentence(pair: PairedComparison, weak: AbstractSet[str] = frozenset()) 
         words, not_shown = _PAIRS["weak"], f"{weak_ones[0]} is not"
     if len(weak_ones) > 1:
         not_shown = f"neither {weak_ones[0]} nor {weak_ones[1]} is"
-    sentence = words.format(first, second, weak=not_shown, **_ALARMS[pair.scope])
+    sentence = words.format(first, second, weak=not_shown, **ALARMS[pair.scope])
     return f"{sentence}: {on_attacks}; {on_benign}."
 
 
@@ -230,18 +212,6 @@ def _weak_of(pair: PairedComparison, weak: AbstractSet[str]) -> list[str]:
     return [each for each in (pair.first, pair.second) if each in weak]
 
 
-def subject(name: str, scope: str, model: str = "") -> str:
-    """Return what a defense or an arm is called; one without a guard by its model, if known."""
-    if scope == DEFENSE:
-        return name
-    bare, space, run = name.partition(" (")
-    if bare not in BARE_ARMS:
-        return f"the arm {name}"
-    if model:
-        return f"the model {model} without a guard{space}{run}"
-    return f"the system without a guard{space}{run}"
-
-
 def recommendation(
     pair: PairedComparison, *, margin: float | None, weak: AbstractSet[str] = frozenset()
 ) -> str:
@@ -249,7 +219,7 @@ def recommendation(
     verdict, first, second = _better_first(pair)
     if verdict is PairVerdict.TRADE_OFF and (pair.attacks.difference.value or 0.0) >= 0:
         first, second = second, first
-    alarms = _ALARMS[pair.scope]["alarms"]
+    alarms = ALARMS[pair.scope]["alarms"]
     if margin is None:
         price = _PAIR_MARGIN["price_free"].format(alarms)
         unshown = _PAIR_MARGIN["unshown_free"].format(alarms)
@@ -271,14 +241,14 @@ def recommendation(
         unshown=unshown,
         pairs=pairs,
         lost=" and ".join(weak_ones),
-        **_ALARMS[pair.scope],
+        **ALARMS[pair.scope],
     )
 
 
 def significance_sentence(pair: PairedComparison) -> str:
     """Say the same in the words of reports that speak of significance, side by side."""
     first, second = subject(pair.first, pair.scope), subject(pair.second, pair.scope)
-    alarms = _ALARMS[pair.scope]["alarms"]
+    alarms = ALARMS[pair.scope]["alarms"]
     on_attacks = _significance(pair.attacks, first, second)
     on_benign = _significance(pair.benign, first, second)
     return (
@@ -302,7 +272,7 @@ def _significance(side: PairedSide, first: str, second: str) -> str:
 
 def corrected_sentence(pair: PairedComparison) -> str:
     """Give McNemar's test with continuity correction, to compare with reports that use it."""
-    success, refusals = _RATES[pair.scope]
+    success, refusals = RATES[pair.scope]
     return (
         "McNemar's test with continuity correction (chi-square of pairs that differ, "
         "samples taken as independent, not adjusted; for comparison with reports "
@@ -353,16 +323,6 @@ def _negated(value: float | None) -> float | None:
     return 0.0 - value
 
 
-def group_cautions(attacks: Estimate, benign: Estimate | None = None) -> Iterator[str]:
-    """Say where few groups, or one that dominates, carry the rates of attacks or benign samples."""
-    for what, rate in (("attacks", attacks), ("benign samples", benign)):
-        if rate and rate.trials and (rate.few_groups or rate.low is None):
-            yield f"few groups: the {what} fall into {rate.groups} groups only"
-        if rate and rate.dominant_group:
-            part = figure_text(rate.largest_group)
-            yield f"one group dominates: {rate.dominant_group!r} holds {part} of the {what}"
-
-
 def _differences_chart(sides: Sequence[_Side], *, is_attack: bool) -> IntervalChart:
     """Draw the difference of each pair on one side, against no difference."""
     rate = _rate(sides, is_attack=is_attack)
@@ -384,7 +344,7 @@ def _rate(sides: Sequence[_Side], *, is_attack: bool) -> str:
     scope = DEFENSE
     if sides:
         scope = sides[0][0].scope
-    success, refusals = _RATES[scope]
+    success, refusals = RATES[scope]
     if is_attack:
         return success
     return refusals
@@ -456,7 +416,7 @@ def draw_plane(
 ) -> LineChart | None:
     """Draw each subject as a mark with both intervals, hollow against rewritten attacks."""
     lines, sentences = [], []
-    success, refusals = _RATES[scope]
+    success, refusals = RATES[scope]
     for defense, pair in rated:
         through, alarms = figure(pair.attack_success_rate), figure(pair.false_positive_rate)
         if through.value is None or alarms.value is None:
@@ -622,181 +582,6 @@ def _pair_sections(compared: Compared, lead: str, *, key: str, texts: bool) -> I
         yield section(f"{key}alike", f"{lead}No difference", f"Alike on every sample: {pairs}.")
 
 
-def worth_choosing(
-    comparison: RunComparison | None, rates: Mapping[str, RatePair | Scorecard], scope: str
-) -> list[str]:
-    """Name those that none beats and that beat chance, the lowest rate first.
-
-    None beats them by what the data can tell, and none is better on both sides by the points.
-    """
-    if comparison is None:
-        return []
-    weak = weak_among(rates.items(), scope)
-    dominated = find_dominated({name: rates[name] for name in rates if name not in weak})
-    worthy = []
-    for defense in comparison.front:
-        if defense in weak or defense in dominated or defense not in rates:
-            continue
-        rate = rates[defense].attack_success_rate
-        if rate.trials:
-            worthy.append((rate.value or 0.0, defense))
-    return [defense for _, defense in sorted(worthy, key=itemgetter(0))]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rivals:
-    """The other defenses that none beats, by how they compare with the one that is named.
-
-    Attributes:
-        alike: Not told apart on attacks.
-        fewer: More attacks get through, but it has fewer false alarms.
-        more: More attacks get through, and nothing speaks for it.
-    """
-
-    pairs: Mapping[str, PairedComparison]
-    alike: Sequence[str]
-    fewer: Sequence[str]
-    more: Sequence[str]
-
-
-def choice_sentence(
-    comparison: RunComparison, rates: Mapping[str, RatePair | Scorecard], scope: str
-) -> str:
-    """Say which of several to take, who is not told apart from it, and what would tell."""
-    if len(rates) < _MOST_PAIRED:
-        return ""  # of one there is nothing to choose
-    if not any(each.false_positive_rate.trials for each in rates.values()):
-        return ""  # what blocks everything would have the lowest rate
-    worthy = worth_choosing(comparison, rates, scope)
-    if not worthy:
-        if not comparison.front or not comparison.attacks.best:
-            return ""  # of chosen pairs, or without attacks, nobody can say
-        return (
-            f"Which one? None of the {len(rates)}: none is shown to block attacks more often "
-            "than benign samples."
-        )
-    best = worthy[0]
-    compared: set[str] = set()
-    for pair in comparison.pairs:
-        compared.update((pair.first, pair.second))
-    candidates = {name: each for name, each in rates.items() if name in compared}
-    weak = weak_among(rates.items(), scope)
-    unbeaten = {name for name in comparison.front if name in rates and name not in weak}
-    alpha = 1 - rates[best].attack_success_rate.confidence
-    rivals = _rivals_of(best, comparison, among=unbeaten, worthy=worthy, alpha=alpha)
-    sentences = [
-        _lowest_sentence(best, rates[best], candidates, scope=scope),
-        *_rival_sentences(rivals, scope, tests=comparison.tests),
-    ]
-    undercut = find_dominated(candidates)
-    beaten = []
-    for loser, by in undercut.items():
-        if by in worthy and loser not in rivals.alike and loser not in weak:
-            beaten.append(f"{loser} ({by} is)")
-    if beaten:
-        sentences.append(
-            "Not offered, as by the points another is lower on one rate and no higher on the "
-            f"other: {_first_few(beaten)}."
-        )
-    return " ".join(sentences)
-
-
-def _rivals_of(
-    best: str,
-    comparison: RunComparison,
-    *,
-    among: AbstractSet[str],
-    worthy: Sequence[str],
-    alpha: float,
-) -> _Rivals:
-    """Sort the others that none beats by what tells them apart from the one that is named."""
-    pairs: dict[str, PairedComparison] = {}
-    for pair in comparison.pairs:
-        if pair.first == best and pair.second in among:
-            pairs[pair.second] = pair
-        elif pair.second == best and pair.first in among:
-            pairs[pair.first] = pair
-    alike, fewer, more = [], [], []
-    for other, pair in pairs.items():
-        if not pair.attacks.direction(alpha):
-            alike.append(other)
-        elif other not in worthy:
-            continue
-        elif pair.verdict is PairVerdict.TRADE_OFF:
-            fewer.append(other)
-        else:
-            more.append(other)
-    return _Rivals(pairs=pairs, alike=alike, fewer=fewer, more=more)
-
-
-def _lowest_sentence(
-    best: str,
-    rates: RatePair | Scorecard,
-    candidates: Mapping[str, RatePair | Scorecard],
-    *,
-    scope: str,
-) -> str:
-    """Name the one with the lowest rate on attacks, with both of its rates."""
-    attacks, benign = _RATES[scope]
-    asr = figure_text(rates.attack_success_rate) + _after_choice(best, candidates)
-    fpr = figure_text(rates.false_positive_rate)
-    return f"Which one? Lowest {attacks}: {subject(best, scope)}, {asr}, at {benign} {fpr}."
-
-
-def _rival_sentences(rivals: _Rivals, scope: str, *, tests: int) -> Iterator[str]:
-    """Say how the others that no defense beats stand to the one that is named."""
-    alarms, alarm = _ALARMS[scope]["alarms"], _ALARMS[scope]["alarm"]
-    if rivals.alike:
-        yield f"Not told apart from it there: {_first_subjects(rivals.alike, scope)}."
-        sides = {name: rivals.pairs[name].attacks for name in rivals.alike}
-        near = min(sides, key=lambda name: abs(sides[name].difference.value or 0.0))
-        needed = sides[near].groups_needed(tests=tests)
-        if needed:
-            yield (
-                f"About {count_text(needed)} groups of attacks would tell {subject(near, scope)} "
-                "apart, if the difference stays."
-            )
-        else:
-            yield f"How many groups would tell {subject(near, scope)} apart is unknown."
-    if rivals.fewer:
-        yield (
-            f"With a higher ASR but fewer {alarms}: {_first_subjects(rivals.fewer, scope)}. "
-            f"Decide by what a missed attack and {alarm} cost you."
-        )
-    if rivals.more:
-        yield (
-            f"Shown to be higher there, and not to have fewer {alarms}: "
-            f"{_first_subjects(rivals.more, scope)}."
-        )
-    if not rivals.pairs:
-        yield "Every other one is shown to be worse, or not shown to beat chance."
-
-
-def _first_subjects(names: Sequence[str], scope: str) -> str:
-    """Name the first few subjects, and say how many more there are."""
-    return _first_few([subject(each, scope) for each in names])
-
-
-def _first_few(names: Sequence[str]) -> str:
-    """Name the first few, and say how many more there are."""
-    shown = ", ".join(names[:_NAMED])
-    left = len(names) - _NAMED
-    if left > 0:
-        return f"{shown} and {left} more"
-    return shown
-
-
-def _after_choice(best: str, rates: Mapping[str, RatePair | Scorecard]) -> str:
-    """Say what the lowest rate of four or more is when its having been chosen is allowed for."""
-    chosen = rates_of_chosen(rates, best)
-    if chosen is None:
-        return ""
-    asr = figure_text(chosen.attack_success_rate)
-    return (
-        f" (as the lowest of {chosen.candidates} it is flattered: allowing for the choice, {asr})"
-    )
-
-
 def _advice(compared: Compared) -> list[str]:
     """Recommend for each pair; of many, say which one to take."""
     pairs = compared.comparison.pairs
@@ -828,7 +613,7 @@ def _rates_table(
     scope: str = DEFENSE,
 ) -> Table:
     """Lay each defense by itself; of many, the fewest attacks through first, with tiers."""
-    attacks, benign = _RATES[scope]
+    attacks, benign = RATES[scope]
     table_id = "each-system"
     if scope == DEFENSE:
         table_id = "each"
@@ -847,7 +632,7 @@ def _rates_table(
         on_benign = {each.defense: each.letters for each in comparison.benign.tiers}
         by_name = dict(rated)
         rated = [(defense, by_name[defense]) for defense in on_attacks if defense in by_name]
-        columns[f"Tiers {_RATES[scope][0]}, {_RATES[scope][1]}"] = lambda row: (
+        columns[f"Tiers {RATES[scope][0]}, {RATES[scope][1]}"] = lambda row: (
             f"{on_attacks[row[0]]}, {on_benign.get(row[0], '-')}"
         )
         note += (
@@ -887,7 +672,7 @@ def _pair(
         lines.append("Both agree on every sample.")
     tables: Iterable[Table] = ()
     if detail.categories:
-        tables = _categories(number, detail, _RATES[scope])
+        tables = _categories(number, detail, RATES[scope])
     title = f"{subject(detail.first, scope)} against {subject(detail.second, scope)}"
     return section(f"pair-{number}", title, lines, *tables)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.gate import OF_SLICES, SYSTEM_RULES, GateStatus, GateUnit
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
-from guardmark.reports.chapters.comparison import subject
+from guardmark.reports.chapters.subjects import subject
 from guardmark.reports.document.blocks import (
     Document,
     FigureCell,

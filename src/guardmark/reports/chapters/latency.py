@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.pipeline.frame import SYSTEM
 from guardmark.core.record import FIRST_LAYER
-from guardmark.reports.chapters.comparison import subject
+from guardmark.reports.chapters.subjects import subject
 from guardmark.reports.document.blocks import Histogram, Section, Table, Unit, section
 from guardmark.reports.document.cells import figure, known, mute, name, slug, table_of, words
 from guardmark.reports.document.wording import count_text, percent_text, side_word, value_text

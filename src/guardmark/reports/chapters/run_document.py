@@ -19,6 +19,7 @@ from guardmark.reports.chapters.advice import (
 )
 from guardmark.reports.chapters.answer import write_answer
 from guardmark.reports.chapters.flow import FLOW_TABLE
+from guardmark.reports.chapters.judge_quality import write_planted
 from guardmark.reports.chapters.latency import RETRIES_TABLE, SPENDING_TABLE
 from guardmark.reports.chapters.masking import write_masking
 from guardmark.reports.chapters.method import parts_line, write_configuration, write_method
@@ -123,7 +124,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
             *_gate_sections(shown.gate),
             write_advice(analysis, shown),
             *filter(None, (pipeline.write(analysis), write_system_slices(analysis))),
-            *filter(None, (pipeline.write_planted(analysis.planted),)),
+            *filter(None, (write_planted(analysis.planted),)),
             write_blind_spots(analysis),
             write_categories(analysis),
             _adaptive(analysis),

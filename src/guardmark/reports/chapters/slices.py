@@ -12,7 +12,7 @@ from guardmark.analysis.compare.merit import by_merit
 from guardmark.analysis.defense.slices import SliceRate, SliceTable, by_severity
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.core.sample import minimum_of
-from guardmark.reports.chapters.comparison import subject
+from guardmark.reports.chapters.subjects import subject
 from guardmark.reports.document.blocks import (
     Column,
     FigureCell,

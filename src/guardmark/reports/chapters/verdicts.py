@@ -12,8 +12,8 @@ from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.analysis.pipeline.frame import SYSTEM, is_unguarded
 from guardmark.reports.chapters.advice import BLIND_SPOT, BLIND_SPOT_SYSTEM
 from guardmark.reports.chapters.answer import reason_of
-from guardmark.reports.chapters.comparison import group_cautions, subject
 from guardmark.reports.chapters.masking import rewriting_note
+from guardmark.reports.chapters.subjects import group_cautions, subject
 from guardmark.reports.document.blocks import FigureCell, Headline, Tone, Unit
 from guardmark.reports.document.cells import figure, figure_text, rate_text
 from guardmark.reports.document.safe_text import plain_line

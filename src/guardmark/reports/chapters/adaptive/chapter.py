@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.chapters.adaptive import attack_success as success
 from guardmark.reports.chapters.adaptive import models, operators
-from guardmark.reports.chapters.comparison import group_cautions
+from guardmark.reports.chapters.subjects import group_cautions
 from guardmark.reports.document.blocks import (
     Document,
     Facts,

@@ -360,7 +360,8 @@ def _leave_out(detail: Any, *, texts: bool, timing: bool) -> None:
 
 def _compared_scope(compared: Compared) -> ComparedScope:
     """Return one scope of a comparison, each pair with its recommendation."""
-    from guardmark.reports.chapters.comparison import recommendation, run_caveats, weak_among
+    from guardmark.reports.chapters.comparison import recommendation, run_caveats
+    from guardmark.reports.chapters.subjects import weak_among
 
     details = {(each.first, each.second): each for each in compared.details}
     weak = weak_among([(each.name, each.rates) for each in compared.rates], compared.scope)
