@@ -189,6 +189,7 @@ class ArmDefense:
         return [await self._decide(prompt) for prompt in prompts]
 
     async def _decide(self, prompt: Prompt) -> Decision:
+        """Carry out one case with a text in the place of its injected text."""
         text = prompt.text
         case = self._cases[prompt.messages[prompt.under_test].answers]
         order = case.order

@@ -266,6 +266,7 @@ class TryAsker(Generic[Q, A]):
         return Asked(question=question, key=key, subject=subject, source=source)
 
     async def _call(self, fresh: Sequence[Asked[Q, A]]) -> None:
+        """Ask what nothing stored or known answers; a replay cannot, and says so."""
         if not fresh:
             return
         if self.context.is_replay:

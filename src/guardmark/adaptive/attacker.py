@@ -363,6 +363,7 @@ class ModelRound:
                 line[draft.position] = replace(line[draft.position], closeness=reply.closeness)
 
     def _ask_critic(self, thread: AttackerThread, draft: Draft) -> Ask:
+        """Return the question how close a blocked candidate came."""
         number = thread.criticised
         thread.criticised += 1
         reason = thread.past[draft.stream][draft.position].reason

@@ -110,6 +110,7 @@ class Precedents:
     def _kinds_outside(
         self, fold: int, record: BatteryRecord, folds: Mapping[int, int]
     ) -> tuple[_Kind, ...]:
+        """Count attacks of all folds but one by what the fixed list did to them."""
         kinds: Counter[tuple[int, tuple[int, ...]]] = Counter()
         for position, number in folds.items():
             if number == fold:
@@ -143,6 +144,7 @@ class Precedents:
         return self._known[kind]
 
     def _believe(self, fold: int, failed: int) -> list[Belief]:
+        """Work out what is believed of each chain, for attacks on which some operators failed."""
         per_chain = [[0.0, 0.0] for _ in self._listed]
         for kind in self._kinds[fold]:
             weight = kind.count * _UNLIKE ** (kind.passed & failed).bit_count()

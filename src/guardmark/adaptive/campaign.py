@@ -242,6 +242,7 @@ async def run_adaptive(
 
 
 def _attack(plan: AdaptivePlan, guard: Guard, context: AskContext) -> _Attack:
+    """Set up what an attack on one defense needs; models only where the plan has them."""
     models = None
     if plan.attacker is not None:
         live = context
@@ -267,6 +268,7 @@ def _attack(plan: AdaptivePlan, guard: Guard, context: AskContext) -> _Attack:
 async def _carry_out(
     plan: AdaptivePlan, attacks: Sequence[_Attack], target: TargetAsker | None
 ) -> None:
+    """Attack each defense, then replay wins on others, repeat with seeds, and ask the target."""
     for attack in attacks:
         await _search_wins(attack)
         if plan.has_controls:

@@ -171,6 +171,7 @@ def _asker_of(guard: Guard, context: AskContext, *, has_seeds: bool) -> TryAsker
 async def _call_inline(
     guard: Guard, context: AskContext, batch: Sequence[Query], take: Take[Decision]
 ) -> None:
+    """Ask a defense in this process, a slice at a time, so that others get their turn."""
     decide, patience, at, end_ns = inline_decide(guard), context.patience, 0, 0
     timeout_s = guard.capabilities.timeout_s
     if patience.is_foreign:
@@ -197,6 +198,7 @@ async def _call_inline(
 async def _call_batches(
     guard: Guard, context: AskContext, batch: Sequence[Query], take: Take[Decision]
 ) -> None:
+    """Ask a defense in batches as large as it takes."""
     decide, size, start = partial(decide_batch, guard), max(1, limits_of(guard).max_count), 0
     while start < len(batch):
         context.may_go_on()
@@ -227,6 +229,7 @@ def _sound(decision: Decision) -> Decision:
 
 
 def _answer(asked: Asked[Query, Decision]) -> TryAnswer:
+    """Return what a try came to; failures have no decision, and reasons are those of blocks."""
     decision, number = asked.answer, asked.key[-1]
     if decision.outcome not in {Outcome.ALLOW, Outcome.BLOCK}:
         return TryAnswer(is_blocked=None, number=number)

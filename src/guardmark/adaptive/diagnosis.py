@@ -366,6 +366,7 @@ def _odd_texts(state: SearchState, carrier: str) -> list[str]:
 
 
 def _examine(state: SearchState, index: int, around: Surroundings) -> Steps[ProbeResult]:
+    """Find out why one attack is blocked: by which words, and in which form."""
     text = state.samples[index].prompt.text
     words = text.split()
     if not words:

@@ -227,6 +227,7 @@ class ModelAsker:
             context.add(key, subject, Response(text=""), is_free=True)
 
     async def _respond(self, ask: Ask, row: CallKey) -> Response:
+        """Ask the model that an account stands for, in the form that its answers must have."""
         model: ChatModel | PairJudge | None = self.plan.judge
         who, form = "equivalence", prompts.EQUIVALENCE_FORM
         if ask.account in _WRITERS:

@@ -145,6 +145,8 @@ class TargetAsker:
         return response
 
     def _judge_asker(self, defense: str, judge: Judge) -> TryAsker[Query, Verdict]:
+        """Return who asks one judge about answers of the target model."""
+
         async def compare(query: Query, row: CallKey) -> Verdict:
             response = self._responses[TARGET][query.sample, text_digest(query.text)]
             prompt = self.context.prompt_of(query)

@@ -95,6 +95,7 @@ def declared(rules: Mapping[str, OperatorRules]) -> tuple[Operator, ...]:
 
 
 def _operator(family: str, name: str, written: dict[str, Any], rules: OperatorRules) -> Operator:
+    """Build an operator from its entry in the table and its rules."""
     parameters = []
     for key, values in written.pop("parameters", {}).items():
         parameters.append(Parameter(name=key, values=tuple(values)))

@@ -86,6 +86,7 @@ def edits_of(text: str, must_keep: tuple[str, ...] = ()) -> tuple[tuple[WordEdit
 
 
 def _forms(word: str) -> list[tuple[EditKind, str]]:
+    """List what a word may become, each with its kind: listed words, typos, other letters."""
     lower = word.lower()
     listed = list(synonyms().get(lower, ())[:_MOST_LISTED])
     if plurals().get(lower):

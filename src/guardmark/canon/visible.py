@@ -54,6 +54,7 @@ def hidden_pieces(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _name(match: re.Match[str]) -> str:
+    """Spell a run of hidden characters out in brackets."""
     run = match.group()
     if match.group("tags"):
         # Tag characters mirror ASCII: what a model may read and a person does not see.

@@ -177,6 +177,7 @@ def _failed(answer: ChatAnswer) -> Verdict:
 
 
 def _verdict(reading: VerdictReading, answer: ChatAnswer, raw: str) -> Verdict:
+    """Return what was read of an answer as a verdict, with what the model wrote as evidence."""
     message = answer.message
     if reading.label is VerdictLabel.MALFORMED:
         message = "the judge gave no verdict that can be read"

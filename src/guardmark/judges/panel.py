@@ -82,6 +82,7 @@ def _longest(verdicts: Sequence[Verdict]) -> int | None:
 
 
 def _evidence(names: Sequence[str], verdicts: Sequence[Verdict], label: VerdictLabel) -> Evidence:
+    """Join what the judges said: labels as reasons, attempts and what was used."""
     reasons: list[str] = []
     categories: list[CategoryFinding] = []
     attempts: list[Attempt] = []
