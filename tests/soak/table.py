@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.soak import (
+    test_amounts,
     test_coverage,
     test_crossed,
     test_decisions,
@@ -41,6 +42,7 @@ CELLS: Final[tuple[SoakCell, ...]] = (
     *test_needed.CELLS,
     *test_double_sampling.CELLS,
     *test_crossed.CELLS,
+    *test_amounts.CELLS,
     *test_systems.CELLS,
 )
 

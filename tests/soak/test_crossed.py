@@ -34,8 +34,8 @@ EFFECTS: tuple[Effects, ...] = (
     (8, 8, 0),
 )
 SUITES: tuple[Size, ...] = ((16, 9), (20, 7), (21, 5))
-_STEPS = np.linspace(-8.0, 8.0, 2001)
-_WEIGHTS = np.exp(-(_STEPS**2) / 2.0) / np.exp(-(_STEPS**2) / 2.0).sum()
+STEPS = np.linspace(-8.0, 8.0, 2001)
+WEIGHTS = np.exp(-(STEPS**2) / 2.0) / np.exp(-(STEPS**2) / 2.0).sum()
 
 
 def chance(logits: Floats) -> Floats:
@@ -50,7 +50,7 @@ def intercept(rate: float, spread: float) -> float:
     low, high = -60.0, 60.0
     for _ in range(60):
         middle = (low + high) / 2.0
-        if float(chance(middle + spread * _STEPS) @ _WEIGHTS) < rate:
+        if float(chance(middle + spread * STEPS) @ WEIGHTS) < rate:
             low = middle
         else:
             high = middle
@@ -167,7 +167,7 @@ def these_injections(size: Size, *, rate: float, effects: Effects) -> Draw:
         within = float(np.hypot(task, cell))
         for _ in range(sets):
             strengths = mean + injection * rng.standard_normal((1, size[1]))
-            truth = float(np.mean(chance(strengths.T + within * _STEPS) @ _WEIGHTS))
+            truth = float(np.mean(chance(strengths.T + within * STEPS) @ WEIGHTS))
             others = draw_effects(rng, size, (task, 0.0, cell))
             hit = rng.random(len(tasks)) < chance(strengths + others)[tasks, injections]
             estimate = rate_over_these(hit, groups=tasks)

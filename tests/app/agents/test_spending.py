@@ -111,6 +111,40 @@ async def test_a_case_and_a_comparison_tell_it(tmp_path: Path, serve: Serve) -> 
     compared = compare_agent_runs([out])
     assert compared is not None
     assert {each.arm for each in compared.spending} == {"bare", "words"}
+    assert compared.pairs == _agent(path).pairs
+
+
+async def test_two_arms_differ_by_what_a_hand_counts(tmp_path: Path, serve: Serve) -> None:
+    """Both ask the model twice a case; a guard adds one call and its price to each."""
+    server = await serve(Looking().respond)
+    path = _bench(tmp_path, server.url, ARMS, prices=PRICES)
+    await _measured(path)
+    (pair,) = _agent(path).pairs
+    assert (pair.first, pair.second) == ("bare", "words")
+    more = {(each.of, each.what): each for each in pair.spending}
+    assert set(more) == {
+        ("agent", "calls"),
+        ("agent", "tokens"),
+        ("agent", "money"),
+        ("guards", "calls"),
+        ("guards", "money"),
+        ("guards", "time_ms"),
+    }
+    calls = more["agent", "calls"]
+    assert (calls.benign.value, calls.benign.first, calls.benign.second) == (0.0, 2.0, 2.0)
+    assert (calls.benign.pairs, calls.attacks.pairs) == (TASKS, CASES)
+    money = more["guards", "money"]
+    assert (money.benign.value, money.attacks.value) == pytest.approx((-0.5, -0.5))
+    assert (money.benign.first, money.benign.second) == (0.0, 0.5)
+    # Three tasks carry no limits, and both figures say why.
+    assert (money.benign.low, money.attacks.low) == (None, None)
+    assert money.benign.reason == "limits of amounts need 10 groups, and these are 3"
+    assert money.attacks.reason == money.benign.reason
+    told = (tmp_path / "out" / "report.md").read_text("utf-8")
+    assert "What a case takes more in one arm than in another" in told
+    assert "-0.5, no interval (0 against 0.5)" in told.replace("&#45;", "-")
+    (stored,) = json.loads((tmp_path / "out" / "summary.json").read_text())["agent"]["pairs"]
+    assert {each["what"] for each in stored["spending"]} == {"calls", "tokens", "money", "time_ms"}
 
 
 async def test_what_was_not_told_is_undefined_and_not_zero(tmp_path: Path, serve: Serve) -> None:
@@ -129,8 +163,11 @@ def test_nobody_counts_what_a_scripted_agent_takes(tmp_path: Path) -> None:
     """No table, and no zeros."""
     path = write_bench(tmp_path, ARMS)
     measure(load_config(path), RunOptions(out=tmp_path / "out"), Session())
-    assert _agent(path).spending == ()
-    assert "What a case takes" not in (tmp_path / "out" / "report.md").read_text("utf-8")
+    agent = _agent(path)
+    assert agent.spending == ()
+    assert {each.of for each in agent.pairs[0].spending} == {"guards"}  # calls and time are seen
+    text = (tmp_path / "out" / "report.md").read_text("utf-8")
+    assert "**What a case takes**" not in text
 
 
 async def test_the_limit_of_money_holds_over_calls_of_agents(tmp_path: Path, serve: Serve) -> None:

@@ -7,9 +7,11 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.values import dataclass
+from guardmark.stats.paired.amounts import amounts_over_these, crossed_amounts
 from guardmark.stats.paired.crossed import crossed_difference
 from guardmark.stats.quantiles import estimate_quantiles
 from guardmark.stats.rates.crossed import crossed_rate, rate_over_these
+from guardmark.stats.time_series import autocorrelation_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Difference, Estimate
     from guardmark.core.place import Place
     from guardmark.stats.figures import Quantile
+    from guardmark.stats.paired.amounts import AmountDifference
 
+    Amounts = Sequence[tuple[float, float]]
     Property = Callable[[CaseRow], bool]
 
 _SHARES: Final = (0.5, 0.95)
@@ -87,6 +91,36 @@ class CaseCounting:
             # Tasks alone meet no injection: each is a level of its own, and so is each repeat.
             factors["second"] = number_levels(range(len(rows)))
         return crossed_difference(ours, theirs, **factors, confidence=self.confidence)
+
+    def amounts_by_task(
+        self, rows: Sequence[CaseRow], amounts: Amounts, *, in_time: bool
+    ) -> AmountDifference:
+        """Return how much more the first of two arms spends, over tasks like these."""
+        tasks = number_levels((row.case.suite, row.case.task) for row in rows)
+        ours, theirs = _columns(amounts)
+        return amounts_over_these(
+            ours,
+            theirs,
+            groups=tasks,
+            autocorrelation=_alike_in_time(amounts, in_time=in_time),
+            confidence=self.confidence,
+        )
+
+    def amounts_crossed(
+        self, rows: Sequence[CaseRow], amounts: Amounts, *, in_time: bool
+    ) -> AmountDifference:
+        """Return how much more the first of two arms spends, over tasks and injections like these.
+
+        Times hang together in the order of the cases, so these are worth fewer than they are.
+        """
+        ours, theirs = _columns(amounts)
+        return crossed_amounts(
+            ours,
+            theirs,
+            **_factors(rows),
+            autocorrelation=_alike_in_time(amounts, in_time=in_time),
+            confidence=self.confidence,
+        )
 
     def quantiles(self, times: Sequence[float]) -> tuple[Quantile, ...]:
         """Return median and 95th percentile of times."""
@@ -178,6 +212,16 @@ def _stopped_at(row: CaseRow) -> tuple[str, str]:
     if step is None or step.place is None:
         return "", NO_GUARD_STOPPED
     return step.place.value, step.guard
+
+
+def _columns(amounts: Amounts) -> tuple[list[float], list[float]]:
+    return [ours for ours, _ in amounts], [theirs for _, theirs in amounts]
+
+
+def _alike_in_time(amounts: Amounts, *, in_time: bool) -> float:
+    if not in_time:
+        return 1.0
+    return autocorrelation_time([ours - theirs for ours, theirs in amounts])
 
 
 def _factors(rows: Sequence[CaseRow]) -> dict[str, list[int]]:

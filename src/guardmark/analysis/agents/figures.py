@@ -14,7 +14,12 @@ from guardmark.analysis.agents.counting import (
     mean,
     pair_cases,
 )
-from guardmark.analysis.agents.spending import CaseSpending, measure_spending
+from guardmark.analysis.agents.spending import (
+    CaseSpending,
+    SpendingPair,
+    compare_spending,
+    measure_spending,
+)
 from guardmark.analysis.compare.verdicts import CHOICE_FROM
 from guardmark.core.arms import without_guard
 from guardmark.core.values import dataclass
@@ -145,6 +150,7 @@ class ArmPair:
         attack_success: Of the first less that of the second.
         utility: Of the first less that of the second.
         standing: Of the first against the second.
+        spending: What a case takes in the first, less what it takes in the second.
     """
 
     first: str
@@ -153,6 +159,7 @@ class ArmPair:
     attack_success: Difference
     utility: Difference
     standing: ArmComparison
+    spending: tuple[SpendingPair, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,6 +321,7 @@ class _Counting:
                     continue
                 attacks = self._difference(first, second, _is_injected, is_attack=True)
                 utility = self._difference(first, second, _is_done, is_attack=False)
+                pairs = pair_cases(first, second, lambda _: True)
                 yield ArmPair(
                     first=first.arm,
                     second=second.arm,
@@ -321,6 +329,7 @@ class _Counting:
                     attack_success=attacks,
                     utility=utility,
                     standing=compare_standing(attacks, utility),
+                    spending=compare_spending(pairs, self.counting),
                 )
 
     def _without(self, arm: CasesOfArm, other: CasesOfArm, guard: str) -> GuardWithout:

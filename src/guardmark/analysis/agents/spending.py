@@ -1,19 +1,20 @@
-"""What a case takes: calls, tokens and money, of the agent's model and of guards, by arm."""
+"""What a case takes, by arm and against other arms: calls, tokens, money and time of guards."""
 
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.core.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from guardmark.analysis.agents.cases import CasesOfArm
+    from guardmark.analysis.agents.cases import CaseRow, CasesOfArm
     from guardmark.analysis.agents.counting import CaseCounting
     from guardmark.core.usage import UsageTotals
     from guardmark.stats.figures import Quantile
+    from guardmark.stats.paired.amounts import AmountDifference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,130 @@ class CaseSpending:
     money: tuple[Quantile, ...] = field(metadata={"json": False})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendingPair:
+    """How much more a case takes in the first of two arms, over cases in which both are known.
+
+    Benign cases and attacks stand apart: an attack may end a case early, or send an agent astray.
+
+    Attributes:
+        of: Whose it is: `agent` or `guards`.
+        what: `calls`, `tokens`, `money` or `time_ms`.
+        benign: In benign cases, over tasks like these.
+        attacks: In attacks, over tasks and injections like these.
+        attacks_here: In attacks, over tasks like these, and these injections and no others.
+    """
+
+    of: str
+    what: str
+    benign: AmountDifference
+    attacks: AmountDifference
+    attacks_here: AmountDifference
+
+
+def compare_spending(
+    pairs: Sequence[tuple[CaseRow, CaseRow]], counting: CaseCounting
+) -> tuple[SpendingPair, ...]:
+    """Say how much more a case takes in the first arm; what nobody counted is left out."""
+    return tuple(_compared(pairs, counting))
+
+
+def _compared(
+    pairs: Sequence[tuple[CaseRow, CaseRow]], counting: CaseCounting
+) -> Iterator[SpendingPair]:
+    for (of, what), amount in _AMOUNTS.items():
+        benign: list[CaseRow] = []
+        attacks: list[CaseRow] = []
+        of_benign: list[tuple[float, float]] = []
+        of_attacks: list[tuple[float, float]] = []
+        for row, other in pairs:
+            ours, theirs = amount(row), amount(other)
+            if ours is None or theirs is None:
+                continue
+            if row.case.is_attack:
+                attacks.append(row)
+                of_attacks.append((ours, theirs))
+            else:
+                benign.append(row)
+                of_benign.append((ours, theirs))
+        if any(ours or theirs for ours, theirs in (*of_benign, *of_attacks)):
+            in_time = what == TIME
+            yield SpendingPair(
+                of=of,
+                what=what,
+                benign=counting.amounts_by_task(benign, of_benign, in_time=in_time),
+                attacks=counting.amounts_crossed(attacks, of_attacks, in_time=in_time),
+                attacks_here=counting.amounts_by_task(attacks, of_attacks, in_time=in_time),
+            )
+
+
+TIME: Final = "time_ms"
+
+
+def _calls_of_agent(row: CaseRow) -> float | None:
+    used = row.result.usage.agent
+    if used is None:
+        return None
+    return float(used.calls)
+
+
+def _calls_of_guards(row: CaseRow) -> float | None:
+    return float(len(row.guard_steps))
+
+
+def _time_of_guards(row: CaseRow) -> float | None:
+    """Return the time of all guards; a proxy is timed once for both of its places."""
+    steps = row.guard_steps
+    if steps and all(step.latency_ns is None for step in steps):
+        return None
+    return row.guards_ns / 1e6
+
+
+def _tokens_of_agent(row: CaseRow) -> float | None:
+    return _tokens(row.result.usage.agent)
+
+
+def _tokens_of_guards(row: CaseRow) -> float | None:
+    if not row.guard_steps:
+        return 0.0
+    return _tokens(row.result.usage.guards)
+
+
+def _money_of_agent(row: CaseRow) -> float | None:
+    return _cost(row.result.usage.agent)
+
+
+def _money_of_guards(row: CaseRow) -> float | None:
+    if not row.guard_steps:
+        return 0.0
+    return _cost(row.result.usage.guards)
+
+
+def _tokens(totals: UsageTotals | None) -> float | None:
+    """Return the tokens of calls all of which told what they read and wrote."""
+    if totals is None or totals.reported != totals.calls:
+        return None
+    return float(totals.tokens)
+
+
+def _cost(totals: UsageTotals | None) -> float | None:
+    """Return the price of calls all of which have one."""
+    if totals is None or totals.priced != totals.calls:
+        return None
+    return totals.cost
+
+
+_AMOUNTS: Final[dict[tuple[str, str], Callable[[CaseRow], float | None]]] = {
+    ("agent", "calls"): _calls_of_agent,
+    ("agent", "tokens"): _tokens_of_agent,
+    ("agent", "money"): _money_of_agent,
+    ("guards", "calls"): _calls_of_guards,
+    ("guards", "tokens"): _tokens_of_guards,
+    ("guards", "money"): _money_of_guards,
+    ("guards", TIME): _time_of_guards,
+}
+
+
 def measure_spending(
     arms: Sequence[CasesOfArm], counting: CaseCounting
 ) -> tuple[CaseSpending, ...]:
@@ -79,12 +204,13 @@ def _of_cases(
     costs: list[float] = []
     for totals in counted:
         calls += totals.calls
-        if totals.reported == totals.calls:
+        together, cost = _tokens(totals), _cost(totals)
+        if together is not None:
             read += totals.tokens_read
             written += totals.tokens_written
-            tokens.append(float(totals.tokens))
-        if totals.priced == totals.calls and totals.cost is not None:
-            costs.append(totals.cost)
+            tokens.append(together)
+        if cost is not None:
+            costs.append(cost)
     return CaseSpending(
         arm=arm.arm,
         agent=arm.agent,

@@ -31,6 +31,7 @@ from guardmark.reports.document.cells import (
     words,
 )
 from guardmark.reports.document.wording import UNDEFINED, count_text, date_text
+from guardmark.stats.paired.amounts import FEWEST_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from guardmark.reports.document.blocks import Block, Cell, Part, Table
     from guardmark.reports.document.cells import Value
     from guardmark.stats.figures import Quantile
+    from guardmark.stats.paired.amounts import AmountDifference
 
 _TONES: Final = {
     AgentReliance.GOOD: Tone.GOOD,
@@ -521,7 +523,7 @@ def _pairs_section(agent: AgentAnalysis) -> Section:
     title = "Arms against each other"
     if not agent.pairs:
         return section("agent-pairs", title, otherwise="There is one arm.")
-    return section("agent-pairs", title, _pairs_table(agent.pairs))
+    return section("agent-pairs", title, _pairs_table(agent.pairs), _more_table(agent.pairs))
 
 
 def comparison_document(
@@ -534,7 +536,7 @@ def comparison_document(
     return Document(
         title="Arms against each other",
         subtitle=", ".join(runs),
-        sections=(section("agent-pairs", "", _pairs_table(pairs), takes),),
+        sections=(section("agent-pairs", "", _pairs_table(pairs), _more_table(pairs), takes),),
     )
 
 
@@ -559,6 +561,84 @@ def _pairs_table(pairs: Sequence[ArmPair]) -> Table:
             "more of both."
         ),
     )
+
+
+_TAKEN: Final = {
+    ("agent", "calls"): "calls of the model",
+    ("agent", "tokens"): "tokens of the model",
+    ("agent", "money"): "money for the model",
+    ("guards", "calls"): "calls of guards",
+    ("guards", "tokens"): "tokens of guards",
+    ("guards", "money"): "money for guards",
+    ("guards", "time_ms"): "time of guards, ms",
+}
+
+
+def _more_table(pairs: Sequence[ArmPair]) -> Table | None:
+    """Tell what a case takes more in one arm than in another; nothing where nobody counted it."""
+    rows = []
+    for pair in pairs:
+        rows += [(pair, more) for more in pair.spending]
+    if not rows:
+        return None
+    shown_agents = _named_where_several(pair.agent for pair in pairs)
+    return table_of(
+        rows,
+        {
+            "First": lambda row: name(row[0].first),
+            "Second": lambda row: name(row[0].second),
+            "Agent": lambda row: shown_agents[row[0].agent],
+            "A case takes": lambda row: _TAKEN[row[1].of, row[1].what],
+            "Benign cases: First less second, and both means|Tasks": lambda row: (
+                _more_text(row[1].benign),
+                _pairs_text(row[1].benign, "tasks"),
+            ),
+            "Attacks: First less second, and both means|Cases": lambda row: (
+                _more_text(row[1].attacks),
+                _pairs_text(row[1].attacks_here, "tasks"),
+            ),
+            "Over these injections": lambda row: _gap_text(row[1].attacks_here),
+        },
+        table_id="agent-more",
+        title="What a case takes more in one arm than in another",
+        texts=(
+            "Second",
+            "Agent",
+            "A case takes",
+            "Benign cases",
+            "Tasks",
+            "Attacks",
+            "Cases",
+            "Over these injections",
+        ),
+        note=(
+            "Means of differences case by case. Limits hold over tasks like these, and those of "
+            "attacks over injections like these; `over these injections` says nothing of others. "
+            f"Fewer than {FEWEST_GROUPS} tasks carry no limits: they may lack what takes most."
+        ),
+        collapsed=True,
+    )
+
+
+def _more_text(gap: AmountDifference) -> str:
+    """Write a difference with its limits, and the two means that it stands between."""
+    if gap.value is None or gap.first is None or gap.second is None:
+        return UNDEFINED
+    return f"{_gap_text(gap)} ({gap.first:.4g} against {gap.second:.4g})"
+
+
+def _gap_text(gap: AmountDifference) -> str:
+    if gap.value is None:
+        return UNDEFINED
+    if gap.low is None or gap.high is None:
+        return f"{gap.value:+.3g}, no interval"
+    return f"{gap.value:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]"
+
+
+def _pairs_text(gap: AmountDifference, of: str) -> str:
+    if not gap.pairs:
+        return ""
+    return f"{count_text(gap.pairs)} cases of {count_text(gap.groups)} {of}"
 
 
 def _rows_section(agent: AgentAnalysis) -> Section:
