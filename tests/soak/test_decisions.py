@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 from tests.soak.cells import Ints, Marks, SoakCell, alike, events_of, giant, holds, skewed
 
-from guardmark.analysis.compare.comparison import smallest_detectable
 from guardmark.analysis.settings import RelianceLimits
 from guardmark.core.estimate import Difference
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.paired.intervals import clustered_bonett_price
 from guardmark.stats.paired.noninferiority import noninferiority_clustered
-from guardmark.stats.planning import rows_to_decide
+from guardmark.stats.planning import rows_to_decide, smallest_detectable
 from guardmark.stats.rates.clustered import (
     EffectiveCounts,
     exceedance,
@@ -96,7 +95,9 @@ def found_again(sizes: Ints, *, share: float, icc: float) -> Draw:
         return clustered_bonett_price(*discordant(rng, sizes, rates=rates, icc=icc), sizes=sizes)
 
     def marks(rng: np.random.Generator, runs: int) -> Marks:
-        said = (smallest_detectable(gap(rng, 0.0), 1 / len(sizes)) for _ in range(101))
+        said = (
+            smallest_detectable(gap(rng, 0.0), largest_group=1 / len(sizes)) for _ in range(101)
+        )
         apart = float(np.median([each for each in said if each is not None]))
         for _ in range(runs):
             told = gap(rng, apart)

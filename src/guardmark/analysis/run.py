@@ -127,15 +127,18 @@ class RunAnalysis:
 
     def __repr__(self) -> str:
         """Tell the samples, and a line for each of the first defenses."""
-        lines = [f"  {each.name}: {each.card!r}" for each in self.defenses[:_SHOWN]]
-        more = len(self.defenses) - len(lines)
-        counts = f"{self.samples.attacks:,} attacks, {self.samples.benign:,} benign"
-        return "\n".join([counts, *lines, *([f"  ... and {more} more"] if more else [])])
+        lines = [f"{self.samples.attacks:,} attacks, {self.samples.benign:,} benign"]
+        for defense in self.defenses[:_SHOWN]:
+            lines.append(f"  {defense.name}: {defense.card!r}")
+        if len(self.defenses) > _SHOWN:
+            lines.append(f"  ... and {len(self.defenses) - _SHOWN} more")
+        return "\n".join(lines)
 
     @property
     def candidates(self) -> tuple[DefenseAnalysis, ...]:
         """The defenses that are no baselines, or all when there are only baselines."""
-        return tuple(each for each in self.defenses if not each.is_baseline) or self.defenses
+        candidates = tuple(defense for defense in self.defenses if not defense.is_baseline)
+        return candidates or self.defenses
 
 
 _EXCHANGES = 40  # exchanges that a report lists at most
@@ -163,6 +166,9 @@ def analyse_run(
         turns=_turns(reader, chosen),
     )
     comparison = _compare(frame)
+    areas: tuple[AreaPair, ...] = ()
+    if comparison is not None:
+        areas = comparison.areas
     pipeline = _pipeline(reader, frame, slicers=slicers, taxonomy=taxonomy)
     return RunAnalysis(
         manifest=frame.manifest,
@@ -181,7 +187,7 @@ def analyse_run(
             limits=chosen.system_limits,
         )
         + recommend(defenses, comparison, limits=chosen.limits),
-        areas=comparison.areas if comparison else (),
+        areas=areas,
         **pipeline,
         alike=find_alike(reader, frame),
         changed_texts=find_changed_texts(reader, frame),
@@ -219,25 +225,28 @@ def _analyse_arms(
     turns: Mapping[str, TurnFigures] = _NONE_BY_TURN,
 ) -> tuple[DefenseAnalysis, ...]:
     """Analyse every subject of a frame; blind spots are searched in all of them as one family."""
-    spots = find_blind_spots(frame, frame.candidates(), [each.facet for each in slicers])
+    spots = find_blind_spots(frame, frame.candidates(), [slicer.facet for slicer in slicers])
     asked = _asked(frame)
-    return tuple(
-        replace(
-            analyse_defense(
-                frame,
-                arm,
-                slicers=slicers,
-                taxonomy=taxonomy,
-                asked=asked,
-                blind_spots=spots.get(arm.name, ()),
-                native_categories=native.get(arm.name, ()),
-            ),
-            masking=masking.get(arm.name),
-            streaming=streaming.get(arm.name),
-            turns=turns.get(arm.name),
+    analyses = []
+    for arm in frame.arms:
+        analysis = analyse_defense(
+            frame,
+            arm,
+            slicers=slicers,
+            taxonomy=taxonomy,
+            asked=asked,
+            blind_spots=spots.get(arm.name, ()),
+            native_categories=native.get(arm.name, ()),
         )
-        for arm in frame.arms
-    )
+        analyses.append(
+            replace(
+                analysis,
+                masking=masking.get(arm.name),
+                streaming=streaming.get(arm.name),
+                turns=turns.get(arm.name),
+            )
+        )
+    return tuple(analyses)
 
 
 # What most runs do not need is loaded by those that do: it is a fifth of a short run's start.
@@ -258,8 +267,12 @@ def _masking(reader: RecordReader, frame: Frame) -> dict[str, Masking]:
         return {}
     from guardmark.analysis.defense.masking import measure_masking
 
-    measured = {arm.name: measure_masking(reader, frame, arm) for arm in frame.arms}
-    return {name: masking for name, masking in measured.items() if masking is not None}
+    measured = {}
+    for arm in frame.arms:
+        masking = measure_masking(reader, frame, arm)
+        if masking is not None:
+            measured[arm.name] = masking
+    return measured
 
 
 def _streaming(reader: RecordReader, frame: Frame) -> dict[str, Streaming]:
@@ -269,8 +282,12 @@ def _streaming(reader: RecordReader, frame: Frame) -> dict[str, Streaming]:
         return {}
     from guardmark.analysis.defense.streaming import measure_streaming
 
-    measured = {arm.name: measure_streaming(reader, frame, [arm.records]) for arm in services}
-    return {name: streaming for name, streaming in measured.items() if streaming is not None}
+    measured = {}
+    for arm in services:
+        streaming = measure_streaming(reader, frame, [arm.records])
+        if streaming is not None:
+            measured[arm.name] = streaming
+    return measured
 
 
 def _streamed_answers(reader: RecordReader, frame: Frame) -> dict[str, Streaming]:
@@ -283,21 +300,19 @@ def _streamed_answers(reader: RecordReader, frame: Frame) -> dict[str, Streaming
     for stored in sorted(recorded):
         if split_prefix(stored)[1] is None:
             names[part_of(stored)].append(stored)
-    guards = [
-        part.name
-        for part in frame.manifest.parts
-        if part.settings.get("stream") and f"{part.name}{BEHIND}" in names
-    ]
+    guards = []
+    for part in frame.manifest.parts:
+        if part.settings.get("stream") and f"{part.name}{BEHIND}" in names:
+            guards.append(part.name)
     if not guards:
         return {}
     from guardmark.analysis.defense.streaming import measure_streaming
 
     streamed = {}
     for name in guards:
-        columns = [
-            record_columns(reader, stored, is_every=frame.is_every)
-            for stored in names[f"{name}{BEHIND}"]
-        ]
+        columns = []
+        for stored in names[f"{name}{BEHIND}"]:
+            columns.append(record_columns(reader, stored, is_every=frame.is_every))
         streaming = measure_streaming(reader, frame, columns)
         if streaming is not None:
             streamed[name] = streaming

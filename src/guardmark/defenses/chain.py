@@ -103,8 +103,10 @@ class ChainDefense:
         for member in self.guards:
             began = perf_counter_ns()
             (decision,) = await member.decide_all([shown])
-            took = perf_counter_ns() - began
-            total_ns += took if decision.latency_ns is None else decision.latency_ns
+            took_ns = perf_counter_ns() - began
+            if decision.latency_ns is not None:
+                took_ns = decision.latency_ns
+            total_ns += took_ns
             votes.append((member.name, decision))
             if decision.outcome is Outcome.ALLOW and isinstance(decision.text, str):
                 text = decision.text
@@ -112,16 +114,17 @@ class ChainDefense:
                     shown = prompt.with_text(text)
             if self._is_enough(votes):
                 break
+        latency_ns = None  # whoever asks takes the time of a chain that answers at once
+        if not self.capabilities.is_inline:
+            latency_ns = total_ns
         decision = combine(
-            votes,
-            len(self.guards),
-            self.rule,
-            latency_ns=None if self.capabilities.is_inline else total_ns,
-            between=self.between,
+            votes, len(self.guards), self.rule, latency_ns=latency_ns, between=self.between
         )
         if decision.outcome is Outcome.ALLOW and text is not None and text != prompt.text:
             decision = replace(decision, text=text)
-        return self._with_cost(decision, votes, prompt) if self.prices else decision
+        if not self.prices:
+            return decision
+        return self._with_cost(decision, votes, prompt)
 
     def _is_enough(self, votes: Votes) -> bool:
         if not self.short_circuit and self.rule not in (ChainRule.FIRST, ChainRule.CASCADE):
@@ -131,10 +134,12 @@ class ChainDefense:
     def _with_cost(self, decision: Decision, votes: Votes, prompt: Prompt) -> Decision:
         """Count what members in this process cost: beside the others' requests, or as all."""
         paid = self._paid_for(votes, prompt)
-        account = None if self.capabilities.is_inline else present_account()
-        if account is not None:
-            account.beside += paid or 0.0  # what members behind services cost is counted there, too
-            return decision
+        if not self.capabilities.is_inline:
+            account = present_account()
+            if account is not None:
+                # What members behind services cost is counted there, too.
+                account.beside += paid or 0.0
+                return decision
         return with_usage(decision, cost=paid)
 
     def _paid_for(self, votes: Votes, prompt: Prompt) -> float | None:
@@ -143,7 +148,9 @@ class ChainDefense:
         for name, vote in votes:
             if name in self.prices and was_sent(vote):
                 costs.append(self.prices[name].of_answer(vote.evidence, prompt) or 0.0)
-        return sum(costs) if costs else None
+        if not costs:
+            return None
+        return sum(costs)
 
 
 def _together(members: Sequence[Guard]) -> Capabilities:
@@ -246,19 +253,26 @@ def combine(
     if rule is not ChainRule.CASCADE or outcome is None:
         name, spoken = _speaker(votes, outcome)
     score, kind = _score(votes, size, rule)
-    said = spoken.evidence or Evidence()
+    evidence = spoken.evidence or Evidence()
+    reason, message, error_kind = name, "", None
+    if evidence.reason:
+        reason = f"{name}: {evidence.reason}"
+    if evidence.message:
+        message = f"{name}: {evidence.message}"
+    if outcome is None:
+        error_kind = spoken.error_kind
     return Decision(
         outcome=outcome or spoken.outcome,
         score=score,
         score_kind=kind,
-        error_kind=spoken.error_kind if outcome is None else None,
+        error_kind=error_kind,
         latency_ns=latency_ns,
         amortised=behind.is_amortised,
         evidence=Evidence(
-            reason=f"{name}: {said.reason}" if said.reason else name,
-            native_action=said.native_action,
-            raw=said.raw,
-            message=f"{name}: {said.message}" if said.message else "",
+            reason=reason,
+            native_action=evidence.native_action,
+            raw=evidence.raw,
+            message=message,
             categories=tuple(behind.findings),
             attempts=tuple(behind.attempts),
             truncated=behind.is_truncated,
@@ -281,6 +295,7 @@ class _Behind:
 
 
 def _gathered(votes: Votes) -> _Behind:
+    """Gather what lies behind the votes of a chain."""
     behind = _Behind()
     for name, decision in votes:
         behind.findings.append(_finding(name, decision))
@@ -288,10 +303,9 @@ def _gathered(votes: Votes) -> _Behind:
             behind.times_ns.append(decision.latency_ns)
         if decision.amortised:
             behind.is_amortised = True
-        said = (decision.outcome, decision.score, decision.evidence)
-        if said != (Outcome.ALLOW, None, None):
-            behind.is_plain = False
         evidence = decision.evidence
+        if (decision.outcome, decision.score, evidence) != (Outcome.ALLOW, None, None):
+            behind.is_plain = False
         if evidence is not None:
             behind.attempts.extend(evidence.attempts)
             behind.is_truncated = behind.is_truncated or evidence.truncated
@@ -301,14 +315,14 @@ def _gathered(votes: Votes) -> _Behind:
 
 def _speaker(votes: Votes, outcome: Outcome | None) -> tuple[str, Decision]:
     """Return the first member that decided so, or the first that failed."""
-    wanted = _FAILURES if outcome is None else (outcome,)
-    for vote in votes:
-        if vote[1].outcome in wanted:
-            return vote
+    for name, decision in votes:
+        if decision.outcome is outcome or (outcome is None and decision.outcome in _FAILURES):
+            return name, decision
     raise ValueError("no member spoke")
 
 
 def _score(votes: Votes, size: int, rule: ChainRule) -> tuple[float | None, ScoreKind]:
+    """Return the score of a chain, where those of its members have an order that means one."""
     last = votes[-1][1]
     if rule is ChainRule.FIRST:
         return last.score, last.score_kind
@@ -364,10 +378,14 @@ class ChainSettings(GrownSettings):
             if member not in context.defenses or member == name:
                 raise UnknownName("defense", member, set(context.defenses) - {name})
             members.append(cast("AnyDefense", context.defenses[member]))
+        prices = {}
+        for member in self.of:
+            if member in context.charges:
+                prices[member] = context.charges[member]
         options: dict[str, Any] = {
             "rule": ChainRule(self.rule),
             "short_circuit": self.short_circuit,
             "between": self.between or _EVERYTHING,
-            "prices": {name: context.charges[name] for name in self.of if name in context.charges},
+            "prices": prices,
         }
         return ChainDefense(name, members, **options)

@@ -41,17 +41,16 @@ _DECIDED = (Outcome.ALLOW, Outcome.BLOCK)
 _LISTED = 3
 _Column = Literal["id", "decision", "score", "confidence", "latency_ms"]
 _KEPT = Evidence(from_cache=True)
-_UNKNOWN, _AMBIGUOUS = (
-    Decision(
-        outcome=Outcome.ERROR,
-        error_kind=ErrorKind.SKIPPED,
-        evidence=replace(_KEPT, message=message),
-    )
-    for message in (
-        "the file of decisions has no row with this sample's id",
-        "the file decides differently on samples with this same text",
-    )
-)
+
+
+def _skipped(message: str) -> Decision:
+    """Return the error that says why the file decides nothing about a sample."""
+    evidence = replace(_KEPT, message=message)
+    return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.SKIPPED, evidence=evidence)
+
+
+_UNKNOWN = _skipped("the file of decisions has no row with this sample's id")
+_AMBIGUOUS = _skipped("the file decides differently on samples with this same text")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,8 +94,10 @@ def _kept(decision: Decision) -> Decision:
     """Mark a decision of no known time as kept: to look it up is no latency of the defense."""
     if decision.latency_ns is not None:
         return decision
-    said = decision.evidence
-    return replace(decision, evidence=replace(said, from_cache=True) if said else _KEPT)
+    evidence = _KEPT
+    if decision.evidence is not None:
+        evidence = replace(decision.evidence, from_cache=True)
+    return replace(decision, evidence=evidence)
 
 
 def read_decisions(
@@ -121,9 +122,10 @@ def read_decisions(
     if not faults and not decisions:
         faults.append("1: the file holds no row")
     if faults:
-        first = "\n".join(f"{shown_as}:{fault}" for fault in faults[:_LISTED])
-        more = f"\n... and {len(faults) - _LISTED} more bad rows." if len(faults) > _LISTED else ""
-        raise DatasetError(first + more)
+        lines = [f"{shown_as}:{fault}" for fault in faults[:_LISTED]]
+        if len(faults) > _LISTED:
+            lines.append(f"... and {len(faults) - _LISTED} more bad rows.")
+        raise DatasetError("\n".join(lines))
     return decisions
 
 
@@ -134,26 +136,28 @@ def read_run(path: Path, defense: str, *, shown_as: str) -> dict[str, Decision]:
     if not path.is_file():
         raise ConfigError(f"There is no run in {shown_as}: it holds no records.sqlite.")
     with RecordReader(path) as reader:
-        if defense not in (known := reader.defenses()):
+        known = reader.defenses()
+        if defense not in known:
             raise UnknownName(f"defense of the run {shown_as}", defense, known)
         ids = [sample.id for sample in reader.every_sample()]
-        return {
-            ids[each.key.sample]: Decision(
-                outcome=Outcome(each.outcome),
-                score=each.score,
-                score_kind=each.score_kind,
-                error_kind=each.error_kind,
-                latency_ns=each.latency_ns,
-                amortised=each.amortised,
-                evidence=each.evidence,
-                text=each.text,
-            )
-            for each in reader.records(defense=defense, stage=Stage.DEFENSE, is_every=True)
-            if each.key.repeat == 0
-        }
+        decisions = {}
+        for record in reader.records(defense=defense, stage=Stage.DEFENSE, is_every=True):
+            if record.key.repeat == 0:
+                decisions[ids[record.key.sample]] = Decision(
+                    outcome=Outcome(record.outcome),
+                    score=record.score,
+                    score_kind=record.score_kind,
+                    error_kind=record.error_kind,
+                    latency_ns=record.latency_ns,
+                    amortised=record.amortised,
+                    evidence=record.evidence,
+                    text=record.text,
+                )
+        return decisions
 
 
 def _rows(path: Path, faults: list[str]) -> Iterator[tuple[int, Mapping[str, object]]]:
+    """Yield the rows of a table or of JSON lines, with their numbers; note those of no form."""
     data = limited_bytes(path, most=MOST_DECISION_BYTES)
     if path.suffix.lower() in {".csv", ".tsv"}:
         rows = table_records(data, path.name, faults, tabs=path.suffix.lower() == ".tsv")

@@ -44,8 +44,17 @@ if TYPE_CHECKING:
 
 
 _IMPORT_FAULTS = (
-    *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError),
-    *(OSError, RuntimeError, SyntaxError, TypeError, ValueError),
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
 )
 """What a module of the user may raise while it is imported."""
 
@@ -73,8 +82,10 @@ class _Function:
         )
 
     def shown(self, prompt: Prompt) -> Prompt | str | None:
-        """What the function is given of a prompt, if anything."""
-        return prompt if self.whole_prompt else prompt.shown(self.view)
+        """Return what the function is given of a prompt; None where its view shows nothing."""
+        if self.whole_prompt:
+            return prompt
+        return prompt.shown(self.view)
 
 
 class FunctionDefense(_Function):
@@ -84,10 +95,13 @@ class FunctionDefense(_Function):
 
     def decide(self, prompt: Prompt) -> Decision:
         """Call the function on one prompt."""
-        if (shown := self.shown(prompt)) is None:
+        shown = self.shown(prompt)
+        if shown is None:
             return NOTHING_SHOWN[self.view]
         decision = self.reader.read(self.function(shown))
-        return decision if decision.text is None else unless_same(decision, shown)
+        if decision.text is None:
+            return decision
+        return unless_same(decision, shown)
 
 
 class AsyncFunctionDefense(_Function):
@@ -97,7 +111,8 @@ class AsyncFunctionDefense(_Function):
 
     async def decide(self, prompt: Prompt) -> Decision:
         """Await the function on one prompt."""
-        if (shown := self.shown(prompt)) is None:
+        shown = self.shown(prompt)
+        if shown is None:
             return NOTHING_SHOWN[self.view]
         clock = asyncio.timeout(self.timeout_s)
         try:
@@ -129,8 +144,9 @@ def defense_from(  # noqa: PLR0913 - what a configuration can state of a functio
     function = function_of(subject, block_labels=block_labels)
     whole_prompt = _takes_prompt(function)
     called = getattr(type(function), "__call__", None)  # noqa: B004 - an object may have an async one
-    is_async = any(map(inspect.iscoroutinefunction, (function, called)))
-    kind = AsyncFunctionDefense if is_async else FunctionDefense
+    kind: type[FunctionDefense | AsyncFunctionDefense] = FunctionDefense
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called):
+        kind = AsyncFunctionDefense
     return kind(
         name=name or str(getattr(subject, "__name__", type(subject).__name__)),
         function=function,
@@ -165,11 +181,14 @@ def function_of(subject: object, *, block_labels: Sequence[str] = ()) -> Callabl
     if callable(getattr(subject, "predict", None)):
         return estimator_function(subject, block_labels=block_labels)
     for method in _METHODS:
-        if callable(called := getattr(subject, method, None)):
+        called = getattr(subject, method, None)
+        if callable(called):
             return cast("Callable[..., object]", called)
     kind = type(subject).__name__
-    if any(hasattr(subject, each) for each in ("decide", "decide_batch")):
-        lacking = "batch_limits" if hasattr(subject, "name") else "name"
+    if hasattr(subject, "decide") or hasattr(subject, "decide_batch"):
+        lacking = "name"
+        if hasattr(subject, "name"):
+            lacking = "batch_limits"
         raise TypeError(f"a {kind} decides and lacks {lacking}, as defenses have")
     raise TypeError(f"a {kind} is not a function and has no evaluate")
 
@@ -186,9 +205,12 @@ def estimator_function(
     estimator: Any, *, block_labels: Sequence[str] = ()
 ) -> Callable[[str], object]:
     """Ask a scikit-learn estimator: the probability of what blocks, or else its class."""
-    classes = [str(each) for each in getattr(estimator, "classes_", ())]
-    wanted = {each.casefold() for each in block_labels} or _ATTACK_CLASSES
-    blocking = [at for at, name in enumerate(classes) if name.casefold() in wanted]
+    classes = [str(label) for label in getattr(estimator, "classes_", ())]
+    wanted = {label.casefold() for label in block_labels} or _ATTACK_CLASSES
+    blocking = []
+    for position, name in enumerate(classes):
+        if name.casefold() in wanted:
+            blocking.append(position)
     if not blocking or len(blocking) == len(classes):
         raise TypeError(
             f"which class of this {type(estimator).__name__} blocks is not known "
@@ -199,7 +221,7 @@ def estimator_function(
 
         def risk(text: str) -> float:
             (row,) = estimator.predict_proba([text])
-            return float(min(1.0, sum(row[at] for at in blocking)))
+            return float(min(1.0, sum(row[position] for position in blocking)))
 
         return risk
 
@@ -211,7 +233,7 @@ def estimator_function(
 
 
 def _takes_prompt(function: Callable[..., object]) -> bool:
-    """Whether the one parameter is annotated as a Prompt."""
+    """Tell whether the one parameter is annotated as a Prompt; several are refused."""
     try:
         signature = inspect.signature(function)
     except ValueError:  # some built-ins do not tell their parameters
@@ -236,7 +258,10 @@ def load_target(target: str, *, folder: Path) -> object:
         )
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
-    module = _from_file(origin, folder) if origin.endswith(".py") else _from_name(origin, folder)
+    if origin.endswith(".py"):
+        module = _from_file(origin, folder)
+    else:
+        module = _from_name(origin, folder)
     function: object = module
     for step in attribute.split("."):
         if not hasattr(function, step):
@@ -255,10 +280,13 @@ def source_of(target: str, *, folder: Path) -> tuple[Path, ...]:
     if origin.endswith(".py"):
         return (folder / origin,)
     file = getattr(sys.modules.get(origin), "__file__", None)
-    return (Path(file),) if file else ()
+    if not file:
+        return ()
+    return (Path(file),)
 
 
 def _from_name(name: str, folder: Path) -> ModuleType:
+    """Import an installed module, or one in the folder of the configuration."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -282,6 +310,7 @@ def require_program(path: Path) -> None:
 
 
 def _from_file(name: str, folder: Path) -> ModuleType:
+    """Import a file, once."""
     path = (folder / name).resolve()
     require_program(path)
     # One module a file, under a name nothing else can have; dataclasses look it up there.
@@ -302,9 +331,12 @@ def _from_file(name: str, folder: Path) -> ModuleType:
 
 
 def _broken(name: str, error: Exception) -> ConfigError:
+    arguments = f"-m {name}"
+    if name.endswith(".py"):
+        arguments = name
     return ConfigError(
         f"{name} raised {type(error).__name__} while it was imported: {error}\n"
-        f"Try it alone: {sys.executable} {name if name.endswith('.py') else '-m ' + name}"
+        f"Try it alone: {sys.executable} {arguments}"
     )
 
 
@@ -312,7 +344,11 @@ class PythonSettings(TimedSettings, ProcessSettings):
     """Calls a Python function: `module:name` or `file.py:name`."""
 
     later: ClassVar[tuple[str, ...]] = (
-        *("timeout_s", "score_range", "confidence", "env", "interpreter"),
+        "timeout_s",
+        "score_range",
+        "confidence",
+        "env",
+        "interpreter",
         *ProcessSettings.model_fields,
     )
     target: str = Field(min_length=3)
@@ -338,8 +374,9 @@ class PythonSettings(TimedSettings, ProcessSettings):
     @property
     def processes(self) -> int | None:
         """How many processes are asked at once; None for a function in this process."""
-        is_inside = self.env is None and self.interpreter is None
-        return None if is_inside else self.workers
+        if self.env is None and self.interpreter is None:
+            return None
+        return self.workers
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
@@ -369,10 +406,11 @@ class PythonSettings(TimedSettings, ProcessSettings):
         if not origin:
             message = f"{self.target!r} names no function: write module:name or file.py:name."
             raise BadSettings([(("target",), message)])
-        files = (folder / origin,) if origin.endswith(".py") else ()
-        for file in files:
+        files: tuple[Path, ...] = ()
+        if origin.endswith(".py"):
+            files = (folder / origin,)
             try:
-                require_program(file)
+                require_program(folder / origin)
             except ConfigError as error:
                 raise BadSettings([(("target",), str(error))]) from error
         command = python_command(

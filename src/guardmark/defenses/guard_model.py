@@ -6,6 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial, reduce
+from itertools import product
 from operator import add
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
@@ -104,11 +105,16 @@ class GuardReader:
             and token_score is not None
             and outcome is not Outcome.MALFORMED
         ):
-            outcome = Outcome.BLOCK if token_score.score >= self.threshold else Outcome.ALLOW
+            outcome = Outcome.ALLOW
+            if token_score.score >= self.threshold:
+                outcome = Outcome.BLOCK
+        score, score_kind = None, ScoreKind.NONE
+        if token_score is not None:
+            score, score_kind = token_score.score, ScoreKind.TWO_TOKEN_SOFTMAX
         return Decision(
             outcome=outcome,
-            score=None if token_score is None else token_score.score,
-            score_kind=ScoreKind.NONE if token_score is None else ScoreKind.TWO_TOKEN_SOFTMAX,
+            score=score,
+            score_kind=score_kind,
             latency_ns=answer.service_ns,
             amortised=amortised,
             evidence=self._evidence(answer, reading, token_score),
@@ -117,20 +123,30 @@ class GuardReader:
     def _evidence(
         self, answer: ChatAnswer, reading: GuardReading, token_score: TokenScore | None
     ) -> Evidence:
-        confidence = f"confidence {reading.confidence}" if reading.confidence else ""
+        """Return what is kept of an answer beside its decision."""
+        reasons = [reading.reason]
+        if reading.confidence:
+            reasons.append(f"confidence {reading.confidence}")
         remark = _remark(
             self.profile.name, answer, reading, token_score, wants_score=self.wants_score
         )
+        parse_method, label_mass = "", None
+        if token_score is not None:
+            label_mass = token_score.label_mass
+            if self.ibm_sum:
+                parse_method = "ibm_sum"
         return Evidence(
-            reason="; ".join(part for part in (reading.reason, confidence) if part),
+            reason="; ".join(filter(None, reasons)),
             raw=(answer.text or "")[:_MOST_RAW],
             message="; ".join(filter(None, (remark, answer.message))),
-            parse_method="ibm_sum" if self.ibm_sum and token_score else "",
+            parse_method=parse_method,
             finish_reason=answer.finish_reason,
-            categories=tuple(CategoryFinding(name=c, flagged=True) for c in reading.categories),
+            categories=tuple(
+                CategoryFinding(name=category, flagged=True) for category in reading.categories
+            ),
             usage=answer.usage,
             attempts=answer.attempts,
-            label_mass=None if token_score is None else token_score.label_mass,
+            label_mass=label_mass,
         )
 
 
@@ -142,17 +158,22 @@ def _remark(
     *,
     wants_score: bool,
 ) -> str:
-    """What a reader of the records should know about an answer."""
+    """Say what a reader of the records should know about an answer."""
     if reading.outcome is Outcome.MALFORMED:
-        cut = ", cut off at its length limit" if answer.finish_reason == "length" else ""
-        return f"the answer does not follow the contract of profile {profile}{cut}"
-    mass = None if token_score is None else token_score.label_mass
-    if mass is not None and mass < _LOW_MASS:
-        return f"only {mass:.2f} of the probability is on the labels: does the profile fit?"
-    if token_score is not None or not wants_score:
+        remark = f"the answer does not follow the contract of profile {profile}"
+        if answer.finish_reason == "length":
+            remark += ", cut off at its length limit"
+        return remark
+    if token_score is not None:
+        mass = token_score.label_mass
+        if mass is not None and mass < _LOW_MASS:
+            return f"only {mass:.2f} of the probability is on the labels: does the profile fit?"
         return ""
-    why = "no label is among the likeliest tokens where it belongs"
-    return f"no score: {why if answer.choices else 'the server gave no token probabilities'}"
+    if not wants_score:
+        return ""
+    if answer.choices:
+        return "no score: no label is among the likeliest tokens where it belongs"
+    return "no score: the server gave no token probabilities"
 
 
 _GRAVEST: Final = (Outcome.BLOCK, Outcome.ERROR, Outcome.MALFORMED, Outcome.ALLOW)
@@ -181,18 +202,22 @@ def join_risks(risks: Sequence[str], decisions: Sequence[Decision]) -> Decision:
             usages.append(evidence.usage)
         if evidence.label_mass is not None:
             masses.append(evidence.label_mass)
-    all_scored = len(scores) == len(decisions)
+    # A sum, or the greatest, of which one is missing is not known.
+    score, score_kind, latency_ns, usage = None, ScoreKind.NONE, None, None
+    if len(scores) == len(decisions):
+        score, score_kind = max(scores), ScoreKind.CATEGORY_MAX
+    if len(latencies) == len(decisions):
+        latency_ns = sum(latencies)
+    if len(usages) == len(decisions):
+        usage = reduce(add, usages)
+    evidence = replace(
+        decides.evidence or Evidence(),
+        categories=tuple(findings),
+        usage=usage,
+        label_mass=min(masses, default=None),
+    )
     return replace(
-        decides,
-        score=max(scores) if all_scored else None,
-        score_kind=ScoreKind.CATEGORY_MAX if all_scored else ScoreKind.NONE,
-        latency_ns=sum(latencies) if len(latencies) == len(decisions) else None,
-        evidence=replace(
-            decides.evidence or Evidence(),
-            categories=tuple(findings),
-            usage=reduce(add, usages) if len(usages) == len(decisions) else None,
-            label_mass=min(masses, default=None),
-        ),
+        decides, score=score, score_kind=score_kind, latency_ns=latency_ns, evidence=evidence
     )
 
 
@@ -236,8 +261,10 @@ class GuardModelDefense:
         if messages is None:
             return NOTHING_SHOWN[self.view]
         stage = stage_of(prompt, self.view)
-        answers = [await self.chat.complete(messages, **each) for each in self.requests.values()]
-        decisions = [self.reader.decision(answer, stage) for answer in answers]
+        decisions = []
+        for options in self.requests.values():
+            answer = await self.chat.complete(messages, **options)
+            decisions.append(self.reader.decision(answer, stage))
         return join_risks(list(self.requests), decisions)
 
 
@@ -286,7 +313,7 @@ class LocalGuardDefense:
                 decisions.append(self._reader.decision(answer, stage, amortised=amortised))
             by_risk.append(decisions)
         risks = list(self._requests)
-        joined = [join_risks(risks, each) for each in zip(*by_risk, strict=True)]
+        joined = [join_risks(risks, of_prompt) for of_prompt in zip(*by_risk, strict=True)]
         return in_order(asked, joined, self.view)
 
     async def close(self) -> None:
@@ -295,7 +322,7 @@ class LocalGuardDefense:
 
 
 def _template_options(options: Mapping[str, object]) -> dict[str, Any]:
-    """The arguments of the chat template among the fields of a request."""
+    """Return the arguments of the chat template among the fields of a request."""
     template_settings = cast("dict[str, Any]", options.get("chat_template_kwargs", {}))
     template = options.get("chat_template")
     if template is None:
@@ -337,7 +364,9 @@ class GuardModelSettings(ChatSettings):
     @classmethod
     def _as_the_profile_says(cls, given: Any) -> Any:
         """Take from the profile what the configuration leaves out; `auto` is local by hub id."""
-        name = given.get("profile") if isinstance(given, dict) else None
+        if not isinstance(given, dict):
+            return given
+        name = given.get("profile")
         if not isinstance(name, str) or name not in profile_names("guard-model"):
             return given
         if given.get("preset") == "auto" and "/" in str(given.get("model")):
@@ -352,7 +381,9 @@ class GuardModelSettings(ChatSettings):
             raise ValueError("needs either a base_url (or preset) or the path of a local model")
         if behind_a_server and not self.model:
             raise ValueError("needs the name of the model, as its server knows it")
-        profile, transport = self._profile(), "server" if behind_a_server else "local"
+        profile, transport = self._profile(), "local"
+        if behind_a_server:
+            transport = "server"
         if transport not in profile.transports:
             raise ValueError(f"profile {profile.name} is for a {profile.transports[0]} only")
         if profile.template == "given" and not behind_a_server and not self.template_file:
@@ -362,21 +393,28 @@ class GuardModelSettings(ChatSettings):
             )
         if profile.policy and not (self.policy or self.policy_file):
             raise ValueError(f"profile {profile.name} needs a policy or a policy_file")
+        return self
+
+    @model_validator(mode="after")
+    def _known_risks(self) -> GuardModelSettings:
+        profile = self._profile()
         if profile.risk_option and not self.risks:
             raise ValueError(
                 f"profile {profile.name} needs a risk: the text of a policy, or several"
             )
-        for risk in self.risks if profile.risks else ():
-            if risk not in profile.risks:
+        for risk in self.risks:
+            if profile.risks and risk not in profile.risks:
                 raise ValueError(str(UnknownName("risk", risk, profile.risks)))
         return self
 
     @property
     def risks(self) -> list[str]:
         """The risks that the guard is asked about, one after the other."""
-        if self.risk:
-            return [self.risk] if isinstance(self.risk, str) else list(dict.fromkeys(self.risk))
-        return self._profile().risks[:1]
+        if not self.risk:
+            return self._profile().risks[:1]
+        if isinstance(self.risk, str):
+            return [self.risk]
+        return list(dict.fromkeys(self.risk))
 
     @property
     def calls_each(self) -> int:
@@ -395,8 +433,10 @@ class GuardModelSettings(ChatSettings):
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
         policy = self._policy(context.folder)
-        given = (self.policy_file, self.template_file)
-        files = tuple(context.folder / each for each in given if each)
+        files = []
+        for name_of_file in (self.policy_file, self.template_file):
+            if name_of_file:
+                files.append(context.folder / name_of_file)
         reader = GuardReader(
             profile=self._profile(),
             ibm_sum=self.score == "ibm_sum",
@@ -427,20 +467,22 @@ class GuardModelSettings(ChatSettings):
             view=self.view,
             policy=policy,
             requests=self._requests(context.folder),
-            files=files,
+            files=tuple(files),
             takes_images=reader.profile.images,
         )
 
     def _requests(self, folder: Path) -> dict[str, dict[str, object]]:
-        """The fields of the requests about one prompt, by risk."""
-        every: dict[str, object] = {}
+        """Return the fields of the requests about one prompt, by risk."""
+        common: dict[str, object] = {}
         if self.template_file:
             path = folder / self.template_file
-            every["chat_template"] = read_text(path, f"The chat template {path}")
+            common["chat_template"] = read_text(path, f"The chat template {path}")
         if self.score != "none":
-            every |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
-        profile = self._profile()
-        return {risk: profile.request_options(risk) | every for risk in self.risks or [""]}
+            common |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
+        profile, requests = self._profile(), {}
+        for risk in self.risks or [""]:
+            requests[risk] = profile.request_options(risk) | common
+        return requests
 
     def _policy(self, folder: Path) -> str:
         if not self.policy_file:
@@ -483,7 +525,8 @@ def check_fit(
             f"The chat template does not show the guard the text as it is (profile {profile.name})."
             "\nNext: take the template of the model's own tokenizer, or another template_file."
         )
-    other = next((each for each in profile.risks if each != risk), "another policy")
+    others_known = [known for known in profile.risks if known != risk]
+    other = next(iter(others_known), "another policy")
     others = _template_options({**options, **profile.request_options(other)})
     if profile.risk_option and generator.writes(messages, others, written):
         raise ConfigError(
@@ -491,11 +534,13 @@ def check_fit(
             "names the risk.\n"
             "Next: take the profile of this model, or the tokenizer that belongs to it."
         )
-    labels = profile.labels
-    pairs = [(one, other) for one in labels.risky for other in labels.harmless]
-    for one, other in pairs if profile.score != "none" else ():
-        if shared := generator.shared_piece(one, other):
+    if profile.score == "none":
+        return
+    for risky, harmless in product(profile.labels.risky, profile.labels.harmless):
+        shared = generator.shared_piece(risky, harmless)
+        if shared:
             raise ConfigError(
-                f"The tokenizer begins {one!r} and {other!r} with one piece, {shared!r}: no token "
-                f"tells them apart (profile {profile.name}).\nNext: score: none, or another model."
+                f"The tokenizer begins {risky!r} and {harmless!r} with one piece, {shared!r}: no "
+                "token tells them apart "
+                f"(profile {profile.name}).\nNext: score: none, or another model."
             )

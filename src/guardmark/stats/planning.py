@@ -30,6 +30,7 @@ from guardmark.stats.paired.intervals import PairedTable, bonett_price, clustere
 from guardmark.stats.paired.noninferiority import noninferiority_clustered, noninferiority_tango
 from guardmark.stats.rates.clustered import (
     effective_counts,
+    is_dominated,
     summarise_slices,
     wilson_default,
     wilson_default_slices,
@@ -54,6 +55,7 @@ _SIZE_DRAFTS = 40  # drafts of sizes behind a claim that only depends on them
 _CELLS_AT_ONCE = 2_000_000
 _MOST_SIMULATED = 2_000
 """Groups above which a report takes the design effect: simulating more takes minutes."""
+_POWER_Z = 0.8416212335729143  # normal quantile of 80 % power
 _MOST_PAIRS = 100_000
 """More pairs than anybody collects: a report then names no number."""
 
@@ -392,6 +394,22 @@ def pairs_to_decide(
         alpha=alpha,
         tests=tests,
     )
+
+
+def smallest_detectable(difference: Difference, *, largest_group: float) -> float | None:
+    """Return about the smallest difference that test and interval find in at least 80 % of runs.
+
+    The half width of the interval, which knows how groups differ, times (z + z_power) / z, with z
+    of the interval's coverage and z_power of 80 %; at most 1. None without an interval, and where
+    one group holds so large a share (`largest_group`, in [0, 1]) that it dominates: whether
+    anything is found then hangs on that group alone.
+
+    Source: the usual power of a normal test, such as Cohen, Statistical Power Analysis, 1988.
+    """
+    low, high = difference.low, difference.high
+    if low is None or high is None or is_dominated(largest_group, difference.groups or 1):
+        return None
+    return min(1.0, (high - low) / 2 * (1 + _POWER_Z / two_sided_z(difference.confidence)))
 
 
 class _Seen(NamedTuple):

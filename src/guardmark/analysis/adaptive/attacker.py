@@ -27,6 +27,8 @@ from guardmark.store.tries import read_tries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from numpy.typing import ArrayLike
+
     from guardmark.analysis.adaptive.rows import AdaptiveRecords
     from guardmark.analysis.defense.counts import SampleRates
     from guardmark.core.estimate import Difference, Estimate
@@ -209,12 +211,12 @@ class RewordingCard:
     @property
     def is_clear(self) -> bool:
         """Whether both intervals lie on one side of one half, so that chance cannot turn it."""
-        return all(
-            each.low is not None
-            and each.high is not None
-            and (each.low > _HALF or each.high < _HALF)
-            for each in (self.attacks_blocked, self.blocked)
-        )
+        for blocked in (self.attacks_blocked, self.blocked):
+            if blocked.low is None or blocked.high is None:
+                return False
+            if blocked.low <= _HALF <= blocked.high:
+                return False
+        return True
 
 
 class _Candidate(NamedTuple):
@@ -241,7 +243,9 @@ class _ModelRows:
                 record.usage, failed=kind == "error", requests=record.requests
             )
             votes[record.sample, record.subject.details["candidate"]].append(kind)
-        needed = 1 if "tau" in records.attacker else 2
+        needed = 2
+        if "tau" in records.attacker:  # embeddings have no order to ask twice in
+            needed = 1
         self.judged: list[tuple[int, list[str]]] = []
         for (sample, _), kinds in votes.items():
             if len(kinds) == needed and set(kinds) <= {"same", "different"}:
@@ -264,25 +268,34 @@ class _ModelRows:
         return [(sample, set(kinds) == {"same"}) for sample, kinds in self.judged]
 
     @property
+    def undecided(self) -> list[tuple[int, bool]]:
+        """The candidates that were judged in both orders, and whether the votes differ."""
+        marks = []
+        for sample, kinds in self.judged:
+            if len(kinds) > 1:
+                marks.append((sample, len(set(kinds)) > 1))
+        return marks
+
+    @property
     def spending(self) -> dict[str, UsageTotals]:
         """What both models consumed."""
         return {"attacker": self.exchanges.usage, "equivalence": self.judge}
 
     def count(self, fate: str) -> int:
         """Count the candidates of one fate."""
-        return sum(each.fate == fate for each in self.candidates)
+        return [candidate.fate for candidate in self.candidates].count(fate)
 
     def share(self, fate: str, rates: SampleRates) -> Estimate:
         """Estimate the share of candidates of one fate."""
-        return rates.of((each.sample, each.fate == fate) for each in self.candidates)
+        return rates.of((candidate.sample, candidate.fate == fate) for candidate in self.candidates)
 
     def sent(self, answers: Mapping[tuple[int, str], bool]) -> list[tuple[_Candidate, bool]]:
         """Return the candidates that were sent and answered, with the answer."""
         sent = []
-        for each in self.candidates:
-            key = (each.sample, each.text)
-            if each.fate == "sent" and key in answers:
-                sent.append((each, answers[key]))
+        for candidate in self.candidates:
+            key = (candidate.sample, candidate.text)
+            if candidate.fate == "sent" and key in answers:
+                sent.append((candidate, answers[key]))
         return sent
 
 
@@ -311,10 +324,12 @@ class _Exchanges:
 
     def share(self, kind: str, rates: SampleRates) -> Estimate:
         """Estimate the share of answers of one kind; failed calls are no answers."""
-        return rates.of((sample, it == kind) for sample, it in self.kinds if it != "error")
+        answers = [(sample, own) for sample, own in self.kinds if own != "error"]
+        return rates.of((sample, own == kind) for sample, own in answers)
 
 
 def _by_count(names: Iterable[str]) -> list[tuple[str, int]]:
+    """Count names, the most frequent first."""
     return sorted(Counter(names).items(), key=lambda pair: (-pair[1], pair[0]))
 
 
@@ -330,14 +345,14 @@ def read_attacker(
     bypassed: set[int] = set()
     answers: dict[tuple[int, str], bool] = {}
     for sample, history in records.arms[ADAPTIVE].items():
-        for each in history.tries:
-            if each.round != ROUND:
+        for attempt in history.tries:
+            if attempt.round != ROUND:
                 continue
-            hit = history.holds(each, FULL | {"V4"})
-            answers[sample, each.text] = hit
+            hit = history.holds(attempt, FULL | {"V4"})
+            answers[sample, attempt.text] = hit
             if hit:
                 through.add(sample)
-            if hit and each.tier in FULL:
+            if hit and attempt.tier in FULL:
                 bypassed.add(sample)
     worked = rows.exchanges.samples
     sent = rows.sent(answers)
@@ -345,12 +360,15 @@ def read_attacker(
     spending = rows.spending
     if critic is not None:
         spending["critic"] = critic.spending
+    tau = None
+    if "tau" in stated:
+        tau = float(str(stated["tau"]))
     return AttackerCard(
         model=str(stated.get("model", "")),
         judge=str(stated.get("judge", "none")),
         is_same_model=stated.get("same_model") == "yes",
-        attacks=rates.of((p, p in bypassed) for p in worked),
-        unproved=rates.of((p, p in through and p not in bypassed) for p in worked),
+        attacks=rates.of((sample, sample in bypassed) for sample in worked),
+        unproved=rates.of((sample, sample in through - bypassed) for sample in worked),
         only=len(bypassed - _passed_otherwise(records)),
         refused=rows.exchanges.share("refused", rates),
         invalid=rows.exchanges.share("invalid", rates),
@@ -361,33 +379,48 @@ def read_attacker(
         unusable=rows.count("unusable"),
         unused=rows.count("unused"),
         equivalent=rates.of(rows.same),
-        undecided=rates.of((p, len(set(kinds)) > 1) for p, kinds in rows.judged if len(kinds) > 1),
+        undecided=rates.of(rows.undecided),
         unjudged=rows.count("unjudged"),
-        strict=sum(each.tier == "V1" for each in rows.candidates),
-        passed=rates.of((each.sample, hit) for each, hit in sent),
-        strategies=tuple(
-            StrategyCard(name=name, candidates=count, passed=_rate(sent, rates, name))
-            for name, count in _by_count(each.strategy for each in rows.candidates)
-        ),
+        strict=[candidate.tier for candidate in rows.candidates].count("V1"),
+        passed=rates.of((candidate.sample, hit) for candidate, hit in sent),
+        strategies=_strategy_cards(rows.candidates, sent, rates),
         spending=spending,
         critic=critic,
         twin=read_rewording(reader, records, rates, attacks=sent),
-        tau=float(str(stated["tau"])) if "tau" in stated else None,
+        tau=tau,
         calibration=str(stated.get("calibration", "")),
         calls_left=max(0, int(str(stated.get("max_calls", 0))) - rows.exchanges.usage.calls),
     )
 
 
+def _strategy_cards(
+    candidates: Sequence[_Candidate], sent: Sequence[tuple[_Candidate, bool]], rates: SampleRates
+) -> tuple[StrategyCard, ...]:
+    """Say what each strategy came to, the most frequent first."""
+    cards = []
+    for name, count in _by_count(candidate.strategy for candidate in candidates):
+        cards.append(StrategyCard(name=name, candidates=count, passed=_rate(sent, rates, name)))
+    return tuple(cards)
+
+
 def _rate(sent: Sequence[tuple[_Candidate, bool]], rates: SampleRates, strategy: str) -> Estimate:
-    return rates.of((each.sample, hit) for each, hit in sent if each.strategy == strategy)
+    """Estimate the share of the candidates of a strategy that got through."""
+    hits = []
+    for candidate, hit in sent:
+        if candidate.strategy == strategy:
+            hits.append((candidate.sample, hit))
+    return rates.of(hits)
 
 
 def _passed_otherwise(records: AdaptiveRecords) -> set[int]:
     """Return the attacks that passed, proved, with something else than the attacker model."""
-    passed = {sample for sample, history in records.battery.items() if history.first() is not None}
+    passed = set()
+    for sample, history in records.battery.items():
+        if history.first() is not None:
+            passed.add(sample)
     for sample, history in records.arms[ADAPTIVE].items():
-        for each in history.tries:
-            if each.round != ROUND and history.holds(each):
+        for attempt in history.tries:
+            if attempt.round != ROUND and history.holds(attempt):
                 passed.add(sample)
     return passed
 
@@ -423,13 +456,20 @@ def read_rewording(
     if not records.attacker.get("twin"):
         return None
     rows = _ModelRows(reader, records, (TWIN_ATTACKER, TWIN_EQUIVALENCE, TWIN_CANDIDATES))
-    sent = rows.sent({(t.sample, t.text): not t.passed for t in records.rest.get(REWORDED, ())})
-    positions = [each.sample for each, _ in sent]
-    as_is = [not records.baseline[index] for index in positions]
-    blocked = rates.of((each.sample, hit) for each, hit in sent)
-    held = rates.of((each.sample, not hit) for each, hit in attacks)
+    answers = {}
+    for attempt in records.rest.get(REWORDED, ()):
+        answers[attempt.sample, attempt.text] = not attempt.passed
+    sent = rows.sent(answers)
+    positions = [candidate.sample for candidate, _ in sent]
+    as_is = [not records.baseline[position] for position in positions]
+    blocked = rates.of((candidate.sample, hit) for candidate, hit in sent)
+    held = rates.of((candidate.sample, not hit) for candidate, hit in attacks)
+    through = rates.of((candidate.sample, hit) for candidate, hit in attacks)
+    groups: ArrayLike = ()
+    if positions:
+        groups = rates.groups[positions]
     strategies = []
-    for name, _ in _by_count(each.strategy for each, _ in sent):
+    for name, _ in _by_count(candidate.strategy for candidate, _ in sent):
         blocked_twins = _rate(sent, rates, name)
         standing = standing_of(_rate(attacks, rates, name), blocked_twins)
         strategies.append(StrategyTwin(name=name, blocked=blocked_twins, standing=standing))
@@ -445,12 +485,12 @@ def read_rewording(
         change=grouped_difference(
             [hit for _, hit in sent],
             as_is,
-            groups=rates.groups[positions] if positions else (),
+            groups=groups,
             confidence=rates.confidence,
         ),
         attacks_blocked=held,
         separation=mover(held, blocked),
-        standing=standing_of(rates.of((each.sample, hit) for each, hit in attacks), blocked),
+        standing=standing_of(through, blocked),
         strategies=tuple(strategies),
         spending=rows.spending,
     )

@@ -288,14 +288,19 @@ def _card(mask: AttackMask, is_attack: Flags, *, lengths: Ints) -> AdaptiveCard:
 
 def _over_turns(mask: AttackMask) -> Estimate | None:
     """Count the attacks that a conversation got through, where conversations were tried."""
-    marks = [
-        (sample, any(each.is_last_turn and history.holds(each) for each in history.tries))
-        for sample, history in mask.records.arms[ADAPTIVE].items()
-        if any(each.leads_up or each.is_last_turn for each in history.tries)
-    ]
-    if marks:
-        return mask.rates.of(marks)
-    return None
+    marks = []
+    for sample, history in mask.records.arms[ADAPTIVE].items():
+        is_tried, is_through = False, False
+        for attempt in history.tries:
+            if attempt.leads_up or attempt.is_last_turn:
+                is_tried = True
+            if attempt.is_last_turn and history.holds(attempt):
+                is_through = True
+        if is_tried:
+            marks.append((sample, is_through))
+    if not marks:
+        return None
+    return mask.rates.of(marks)
 
 
 def _up_to(budget: int, steps: Sequence[int]) -> list[int]:
@@ -435,10 +440,10 @@ def compare_adaptive(
     pairs = [_pair(*both, confidence=confidence) for both in combinations(cards, 2)]
     areas = holm([pair.area.p_value for pair in pairs])
     outcomes = holm([pair.outcome.p_value for pair in pairs])
-    return tuple(
-        replace(pair, area_adjusted=area, outcome_adjusted=outcome)
-        for pair, area, outcome in zip(pairs, areas, outcomes, strict=True)
-    )
+    adjusted = []
+    for pair, area, outcome in zip(pairs, areas, outcomes, strict=True):
+        adjusted.append(replace(pair, area_adjusted=area, outcome_adjusted=outcome))
+    return tuple(adjusted)
 
 
 def _pair(one: AdaptiveCard, other: AdaptiveCard, *, confidence: float) -> AdaptivePair:

@@ -186,41 +186,36 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ad
     unanswered = 0
     for layer in asked_layers(reader.layers()):
         for record in read_tries(reader, defense=name, layer=layer):
-            each = _try_of(record)
-            if not each.is_free:
-                calls[layer, each.account] += 1
+            attempt = _try_of(record)
+            if not attempt.is_free:
+                calls[layer, attempt.account] += 1
                 if layer == ADAPTIVE:
-                    _add_usage(usage, each.account, record)
-            if each.passed is None:
+                    _add_usage(usage, attempt.account, record)
+            if attempt.passed is None:
                 unanswered += 1
             else:
-                tries[layer, each.account].append(each)
+                tries[layer, attempt.account].append(attempt)
     for layer, account in ((ATTACKER, MODEL_ACCOUNT), (CRITIC, CRITIC_ACCOUNT)):
         for record in read_tries(reader, defense=name, layer=layer):
             _add_usage(usage, account, record)
 
     is_random = bool(_UNSTEADY & set(words_of(findings, "flags")))
     first, *repeated = _by_seed({arm: arm for arm in ARMS}, settings, tries, is_random=is_random)
+    rest = {}
+    for account in _EVALUATED:
+        rest[account] = [attempt for attempt in _of(tries, account) if not attempt.is_open]
+    confirming = [attempt for attempt in tries[ADAPTIVE, "confirm"] if not attempt.is_open]
     return AdaptiveRecords(
         name=name,
         findings=findings,
         settings=settings,
-        baseline={
-            each.sample: bool(each.passed) for each in _of(tries, "baseline") if each.round == "R0"
-        },
+        baseline=_baseline(_of(tries, "baseline")),
         arms=first,
         repeated=repeated,
         battery=_histories(_of(tries, "battery"), is_random=is_random),
-        rest={
-            account: [each for each in _of(tries, account) if not each.is_open]
-            for account in _EVALUATED
-        },
+        rest=rest,
         calls=calls,
-        again=[
-            (each.sample, bool(each.passed))
-            for each in tries[ADAPTIVE, "confirm"]
-            if not each.is_open
-        ],
+        again=[(attempt.sample, bool(attempt.passed)) for attempt in confirming],
         unanswered=unanswered,
         usage=usage,
         repaired=_repaired(name, reader.layer_settings(f"{REPAIRED_PREFIX}{name}"), tries),
@@ -234,17 +229,25 @@ def _of(tries: _Tries, account: str) -> Iterator[Try]:
             yield from listed
 
 
+def _baseline(tries: Iterable[Try]) -> dict[int, bool]:
+    """Return which attacks pass as they are, by sample."""
+    baseline = {}
+    for attempt in tries:
+        if attempt.round == "R0":
+            baseline[attempt.sample] = bool(attempt.passed)
+    return baseline
+
+
 def _repaired(name: str, findings: Mapping[str, object], tries: _Tries) -> AdaptiveRecords | None:
     """Return the attack on the repaired defense, or None where nothing was repaired."""
     if not findings:
         return None
     is_random = bool(_UNSTEADY & set(words_of(findings, "flags")))
     arms, *repeated = _by_seed({ADAPTIVE: REPAIRED}, findings, tries, is_random=is_random)
-    first = (each for each in tries.get((REPAIRED, "baseline"), ()) if each.round == "R0")
     return AdaptiveRecords(
         name=name,
         findings=findings,
-        baseline={each.sample: bool(each.passed) for each in first},
+        baseline=_baseline(tries.get((REPAIRED, "baseline"), ())),
         arms=arms,
         repeated=repeated,
         battery=_histories(tries.get((REPAIRED, "battery"), ()), is_random=is_random),
@@ -360,19 +363,28 @@ def read_costs(accounts: Mapping[str, UsageTotals], *, bypasses: int, attacks: i
     both = sum([*defense, *model], UsageTotals())
     asked = sum(model, UsageTotals())
 
-    def cost(total: float | None, known: int, calls: int) -> CostPerBypass:
+    def cost(amount: float | None, *, known: int, calls: int) -> CostPerBypass:
+        """Spread an amount that so many of the calls told; unknown where none did."""
+        total = None
+        if known:
+            total = amount
         return CostPerBypass(
             total=total, known=known, calls=calls, bypasses=bypasses, attacks=attacks
         )
 
     def count(paid: list[UsageTotals]) -> CostPerBypass:
-        calls = sum(each.calls for each in paid)
-        return cost(float(calls) if paid else None, calls, calls)
+        calls = sum(usage.calls for usage in paid)
+        total = None
+        if paid:
+            total = float(calls)
+        return CostPerBypass(
+            total=total, known=calls, calls=calls, bypasses=bypasses, attacks=attacks
+        )
 
     return CostCard(
         calls=count(defense),
         model_calls=count(model),
-        tokens=cost(asked.tokens if asked.reported else None, asked.reported, asked.calls),
-        money=cost(both.cost if both.priced else None, both.priced, both.calls),
-        seconds=cost(both.seconds if both.timed else None, both.timed, both.calls),
+        tokens=cost(asked.tokens, known=asked.reported, calls=asked.calls),
+        money=cost(both.cost, known=both.priced, calls=both.calls),
+        seconds=cost(both.seconds, known=both.timed, calls=both.calls),
     )

@@ -67,11 +67,13 @@ class AttackMask:
     def difference(self, first: Marks, second: Marks) -> Difference:
         """Estimate the difference of two marks on the same attacks."""
         crossing = self.rates.crossing
+        if crossing is not None:
+            crossing = crossing[self.places]
         return grouped_difference(
             first,
             second,
             groups=self.groups,
-            crossing=None if crossing is None else crossing[self.places],
+            crossing=crossing,
             confidence=self.confidence,
         )
 
@@ -80,7 +82,7 @@ class AttackMask:
         """The rounds of the search that some attack came to."""
         rounds: set[str] = set()
         for history in self.records.arms[ADAPTIVE].values():
-            rounds.update(each.round for each in history.tries)
+            rounds.update(attempt.round for attempt in history.tries)
         return rounds
 
     def firsts(self, arm: str, tiers: frozenset[str] = FULL) -> Numbers:
@@ -130,8 +132,11 @@ class AttackMask:
         history = self.records.arms[ADAPTIVE].get(index)
         if history is None:
             return len(ROUNDS)
-        rounds = [ROUNDS.index(t.round) for t in history.tries if history.holds(t, tiers)]
-        return min(rounds, default=len(ROUNDS))
+        first = len(ROUNDS)
+        for attempt in history.tries:
+            if history.holds(attempt, tiers):
+                first = min(first, ROUNDS.index(attempt.round))
+        return first
 
     def blind_counts(self) -> list[tuple[int, int]]:
         """Return tries and wins of each attack by the blind arm; one that passes always does."""
@@ -210,11 +215,16 @@ def measure_area(view: AttackMask, *, last: Marks) -> AreaCard:
     firsts = view.firsts(ADAPTIVE).tolist()
     for row in zip(view.places, view.groups.tolist(), firsts, last.tolist(), strict=True):
         sample, group, first, bypassed = row
-        adaptive = None if first == NEVER else first
+        adaptive = None
+        if first != NEVER:
+            adaptive = first
         times.append(SurvivalTime(sample, group, adaptive, bypassed))
+    blind = None
+    if view.records.has_controls:
+        blind = view.area(BLIND)
     return AreaCard(
         adaptive=view.area(ADAPTIVE),
-        blind=view.area(BLIND) if view.records.has_controls else None,
+        blind=blind,
         given_up=given_up,
         fates=tuple(times),
     )
@@ -340,7 +350,9 @@ def measure_seeds(view: AttackMask, ks: Sequence[int]) -> SeedsCard | None:
     if not records.repeated:
         return None
     histories = [records.arms, *records.repeated]
-    first = 2 if records.attacker else 1  # an attacker model had its round at the first seed alone
+    first = 1
+    if records.attacker:  # an attacker model had its round at the first seed alone
+        first = 2
     numbers = tuple(range(first, len(histories) + 1))
     views = []
     for number in numbers:

@@ -7,8 +7,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.values import dataclass
-from guardmark.stats.distributions import two_sided_p, two_sided_z
 from guardmark.stats.multiplicity import holm
+from guardmark.stats.rates.proportion import BoundedRate, mover_p_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,20 +73,19 @@ def _alpha(card: Card) -> float:
 
 
 def _p_of_difference(one: Card, other: Card, name: str) -> float | None:
-    """Return the two-sided p of "no difference" that goes with MOVER's limits."""
-    first, second = one.figure(name), other.figure(name)
+    """Return the p of "no difference" in a figure; None where a card has no interval of it."""
+    first, second = _bounded(one, name), _bounded(other, name)
     if first is None or second is None:
         return None
-    low, high = first, second
-    if _point(first) > _point(second):
-        low, high = second, first
-    if low.value is None or high.value is None or low.high is None or high.low is None:
+    return mover_p_value(first, second, confidence=one.policy.confidence)
+
+
+def _bounded(card: Card, name: str) -> BoundedRate | None:
+    """Return a figure of a card with its limits, where it has them."""
+    figure = card.figure(name)
+    if figure is None or figure.value is None or figure.low is None or figure.high is None:
         return None
-    margin = math.hypot(low.high - low.value, high.value - high.low)
-    if not margin:
-        return None
-    z = (high.value - low.value) / margin * two_sided_z(one.policy.confidence)
-    return two_sided_p(z)
+    return BoundedRate(value=figure.value, low=figure.low, high=figure.high)
 
 
 def _point(figure: CardFigure) -> float:
@@ -115,5 +114,10 @@ def _tiers(cards: Sequence[Card], name: str, apart: set[tuple[str, int, int]]) -
 
 def _merit(ranked: Ranked) -> tuple[bool, float, str]:
     """Sort baselines last, then by the sum of tiers, then by name: points decide nothing."""
-    total = sum(math.inf if tier is None else tier for tier in ranked.tiers.values())
+    total = 0.0
+    for tier in ranked.tiers.values():
+        if tier is None:
+            total = math.inf
+        else:
+            total += tier
     return ranked.card.is_baseline, total, ranked.card.subject.name

@@ -9,7 +9,7 @@ from functools import partial
 from html import escape
 from importlib import import_module
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -18,11 +18,10 @@ from guardmark.analysis.defense.frame import BLOCK, MISSING, is_decision
 from guardmark.analysis.pipeline.frame import DEFENSE
 from guardmark.core.errors import needs
 from guardmark.core.values import dataclass
-from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.multiplicity import CochranQ, cochran_q, holm, tier_letters
 from guardmark.stats.paired.intervals import clustered_bonett_price, summarise_pairs
 from guardmark.stats.paired.noninferiority import NonInferiority, noninferiority_clustered
-from guardmark.stats.planning import pairs_to_tell_apart
+from guardmark.stats.planning import pairs_to_tell_apart, smallest_detectable
 from guardmark.stats.rates.clustered import FEW_GROUPS, is_dominated
 
 if TYPE_CHECKING:
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.frame import Codes
     from guardmark.core.estimate import Difference
     from guardmark.stats.arguments import Flags, Ints
-
-_POWER_Z: Final = 0.8416212335729143  # Normal quantile of 80 % power.
 
 
 class PairVerdict(StrEnum):
@@ -522,7 +519,7 @@ def compare_where(frame: Frame, marks: PairMarks, where: Flags) -> PairedSide:
     if table.pairs:
         largest_share = float(sizes.max() / sizes.sum())
         largest_name = frame.samples.group.names[int(sizes.argmax())]
-        detectable = smallest_detectable(difference, largest_share)
+        detectable = smallest_detectable(difference, largest_group=largest_share)
     return PairedSide(
         difference=difference,
         adjusted_p=difference.p_value,
@@ -590,15 +587,3 @@ def _best_set(
         omnibus=omnibus,
         tiers=tuple(tiers),
     )
-
-
-def smallest_detectable(difference: Difference, largest_group: float) -> float | None:
-    """Return about the smallest difference that test and interval find in at least 80 % of runs.
-
-    The half width of the interval, which knows how groups differ, times (z + z_power) / z. None
-    where one group dominates: whether anything is found then hangs on that group alone.
-    """
-    low, high = difference.low, difference.high
-    if low is None or high is None or is_dominated(largest_group, difference.groups or 1):
-        return None
-    return min(1.0, (high - low) / 2 * (1 + _POWER_Z / two_sided_z(difference.confidence)))

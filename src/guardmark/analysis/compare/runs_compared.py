@@ -213,7 +213,10 @@ def compare_matched(matched: MatchedRuns, wanted: Wanted) -> Compared:
     areas: Sequence[AreaPair] = ()
     if scope == DEFENSE and (is_one_run or not (wanted.only or wanted.against)):
         # The family of tests of the report, so that a p is the same wherever it is printed.
-        areas = known.areas if known else areas_in_family(frame)
+        if known is not None:
+            areas = known.areas
+        else:
+            areas = areas_in_family(frame)
     comparison = compare_arms(
         frame, chosen=chosen, areas=areas, scope=scope, known=known, is_one_run=is_one_run
     )
@@ -223,6 +226,10 @@ def compare_matched(matched: MatchedRuns, wanted: Wanted) -> Compared:
             "Next: name a second run over the same samples, or measure two defenses in one run."
         )
     attacks = int(frame.samples.is_attack.sum())
+    rates = []
+    for arm in frame.arms:
+        if arm.name in comparison.names:
+            rates.append(DefenseRates(name=arm.name, rates=estimate_rates(frame, arm)))
     return Compared(
         scope=scope,
         runs=matched.runs,
@@ -235,11 +242,7 @@ def compare_matched(matched: MatchedRuns, wanted: Wanted) -> Compared:
         margin=settings.non_inferiority_margin,
         comparison=comparison,
         details=tuple(_detail_pair(matched, pair, wanted) for pair in comparison.pairs[:_DETAILED]),
-        rates=tuple(
-            DefenseRates(name=arm.name, rates=estimate_rates(frame, arm))
-            for arm in frame.arms
-            if arm.name in comparison.names
-        ),
+        rates=tuple(rates),
         remarks=matched.remarks,
     )
 
@@ -253,24 +256,36 @@ def choose_pairs(matched: MatchedRuns, wanted: Wanted) -> list[tuple[str, str]]:
     if len(matched.runs) == 1:
         return list(combinations(names, 2))
     chosen = [origin for origin in matched.origins if origin.name in names]
-    first = matched.runs[0].label
-    before = {each.defense: each.name for each in chosen if each.run == first}
-    successors = [
-        (each.name, before[each.defense])
-        for each in chosen
-        if each.run != first and each.defense in before
-    ]
-    return successors or [
-        (later.name, earlier.name)
-        for earlier, later in combinations(chosen, 2)
-        if earlier.run != later.run
-    ]
+    return _successors(chosen, matched.runs[0].label) or _across(chosen)
+
+
+def _successors(origins: Sequence[Origin], first_run: str) -> list[tuple[str, str]]:
+    """Pair each defense of a later run with the one of that name in the first run."""
+    before = {origin.defense: origin.name for origin in origins if origin.run == first_run}
+    pairs = []
+    for origin in origins:
+        if origin.run != first_run and origin.defense in before:
+            pairs.append((origin.name, before[origin.defense]))
+    return pairs
+
+
+def _across(origins: Sequence[Origin]) -> list[tuple[str, str]]:
+    """Pair every two defenses of different runs, the later one first."""
+    pairs = []
+    for earlier, later in combinations(origins, 2):
+        if earlier.run != later.run:
+            pairs.append((later.name, earlier.name))
+    return pairs
 
 
 def choose_names(matched: MatchedRuns, only: Sequence[str]) -> list[str]:
     """Return the names of the defenses that words name; without any, of all candidates."""
-    named = [name for word in only for name in _find(matched.origins, word)]
-    return named or [arm.name for arm in matched.frame.candidates(2)]
+    if not only:
+        return [arm.name for arm in matched.frame.candidates(2)]
+    named: list[str] = []
+    for word in only:
+        named.extend(_find(matched.origins, word))
+    return named
 
 
 def _find(origins: Sequence[Origin], word: str) -> list[str]:
@@ -283,6 +298,7 @@ def _find(origins: Sequence[Origin], word: str) -> list[str]:
 
 
 def _detail_pair(matched: MatchedRuns, pair: PairedComparison, wanted: Wanted) -> PairDetail:
+    """Look behind the comparison of two defenses: categories, times, costs, single samples."""
     frame = matched.frame
     first, second = frame.arm(pair.first), frame.arm(pair.second)
     marks = mark_pair(frame, frame.matrix(first), frame.matrix(second))
@@ -334,11 +350,13 @@ def _categories(frame: Frame, marks: PairMarks) -> tuple[CategoryDifference, ...
             )
             rows.append(row)
     adjusted, _ = adjust_sides([row.side for row in rows])
-    rows = [replace(row, side=side) for row, side in zip(rows, adjusted, strict=True)]
-    rows.sort(
+    family = []
+    for row, side in zip(rows, adjusted, strict=True):
+        family.append(replace(row, side=side))
+    family.sort(
         key=lambda row: (not row.is_attack, -abs(row.side.difference.value or 0.0), row.category)
     )
-    return tuple(rows)
+    return tuple(family)
 
 
 def _latency(
@@ -347,20 +365,17 @@ def _latency(
     """Compare medians over the samples that both timed, in the order of the calls."""
     frame = matched.frame
     settings, label = frame.settings, frame.is_attack == is_attack
-    times = [_times_to_end(frame, arm) for arm in arms]
-    both = label & ~np.isnan(times[0]) & ~np.isnan(times[1])
-    asked = [matched.ranks[arm.name][both] for arm in arms]
-    first, second = (each[both] for each in times)
+    first, second = (_times_to_end(frame, arm) for arm in arms)
+    both = label & ~np.isnan(first) & ~np.isnan(second)
+    first, second = first[both], second[both]
+    orders = [matched.ranks[arm.name][both] for arm in arms]
     groups: Ints | None = None
     if frame.is_grouped:
         groups = frame.groups[both].astype(np.int64)
-    alone = [
-        _median(each, ranks, groups, confidence=settings.confidence)
-        for each, ranks in zip((first, second), asked, strict=True)
-    ]
-    orders = asked
-    if _is_one_order(*asked):
-        orders = asked[:1]
+    first_alone = _median(first, orders[0], groups, confidence=settings.confidence)
+    second_alone = _median(second, orders[1], groups, confidence=settings.confidence)
+    if _is_one_order(*orders):
+        orders = orders[:1]
     # Draw less often where there are many pairs: the limits of a median hardly move then.
     most = max(_LEAST_DRAWS, _MOST_CELLS // max(1, len(first)))
     return LatencyDifference(
@@ -373,8 +388,8 @@ def _latency(
             confidence=settings.confidence,
             drawing=DrawPlan(seed=settings.seed, replicates=min(settings.replicates, most)),
         ),
-        first=alone[0],
-        second=alone[1],
+        first=first_alone,
+        second=second_alone,
         untimed=int(label.sum() - both.sum()),
     )
 
@@ -393,10 +408,12 @@ def _times_to_end(frame: Frame, arm: DefenseColumn) -> Floats:
 def _median(times: Floats, asked: Ints, groups: Ints | None, *, confidence: float) -> Quantile:
     """Estimate a median of times, in the order of the calls; without limits the value stands."""
     order = np.argsort(asked, kind="stable")
+    if groups is not None:
+        groups = groups[order]
     (median,) = estimate_quantiles(
         times[order],
         [0.5],
-        groups=None if groups is None else groups[order],
+        groups=groups,
         is_in_time_order=True,
         confidence=confidence,
     )
@@ -415,7 +432,10 @@ def _differing(frame: Frame, alone: Flags) -> list[int]:
     rows = alone.reshape(frame.manifest.repeats, frame.sample_count)
     samples = np.flatnonzero(rows.any(axis=0))
     names = frame.samples.severity.names
-    ranks = np.array([SEVERITIES.index(name) if name in SEVERITIES else -1 for name in names])
+    ranks = np.full(len(names), -1)
+    for code, name in enumerate(names):
+        if name in SEVERITIES:
+            ranks[code] = SEVERITIES.index(name)
     severity = ranks[frame.samples.severity.codes[samples]]
     order = np.lexsort((samples, -severity, ~frame.samples.is_attack[samples]))
     positions: list[int] = samples[order].tolist()

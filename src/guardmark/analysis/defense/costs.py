@@ -9,28 +9,25 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from guardmark.core.estimate import Difference
 from guardmark.core.place import part_of
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.usage import price_of
 from guardmark.core.values import dataclass
-from guardmark.stats.drawing import DrawPlan, draw_weights, percentile_limits
+from guardmark.stats.drawing import DrawPlan
+from guardmark.stats.rates.means import drawn_mean
 from guardmark.store.columns import read_usage, usage_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
     from guardmark.analysis.defense.frame import Frame
-    from guardmark.analysis.settings import AnalysisSettings
+    from guardmark.core.estimate import Difference
     from guardmark.core.manifest import PartManifest, RunManifest
     from guardmark.stats.arguments import Floats
     from guardmark.store.columns import PartUsage, UsageColumns
     from guardmark.store.reader import RecordReader
 
 Number = TypeVar("Number", "int | None", "float | None")
-_FEWEST_GROUPS = 6
 
 
 class CostUnit(StrEnum):
@@ -95,48 +92,34 @@ def compare_costs(
     frame: Frame, first: UsageBySample, second: UsageBySample
 ) -> Iterator[CostDifference]:
     """Compare what two defenses consume, attacks and benign samples apart."""
+    settings = frame.settings
     for is_attack in (True, False):
         for unit in CostUnit:
-            one, two = (getattr(used, unit.value) for used in (first, second))
+            one, two = getattr(first, unit.value), getattr(second, unit.value)
             both = (frame.is_attack == is_attack) & ~np.isnan(one) & ~np.isnan(two)
-            if both.any():
-                yield CostDifference(
-                    is_attack=is_attack,
-                    unit=unit,
-                    mean=_mean(one[both] - two[both], frame.groups[both], frame.settings),
-                    first=float(one[both].mean()),
-                    second=float(two[both].mean()),
-                )
-
-
-def _mean(gaps: Floats, groups: NDArray[np.int32], settings: AnalysisSettings) -> Difference:
-    """Estimate a mean with percentile limits of a bootstrap of whole groups."""
-    _, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    sums = np.bincount(codes, weights=gaps)
-    low, high, is_few = None, None, len(sizes) < _FEWEST_GROUPS
-    reason = f"an interval for a mean needs {_FEWEST_GROUPS} groups, got {len(sizes)}"
-    if not is_few:
-        drawing = DrawPlan(seed=settings.seed, replicates=settings.replicates)
-        blocks = draw_weights(len(sizes), drawing=drawing, rows=len(sizes))
-        means = np.concatenate([(each @ sums) / (each @ sizes) for each in blocks])
-        low, high = percentile_limits(means, settings.confidence)
-    return Difference(
-        value=float(gaps.mean()),
-        low=low,
-        high=high,
-        confidence=settings.confidence,
-        method="mean of paired differences, group bootstrap",
-        pairs=len(gaps),
-        groups=len(sizes),
-        reason=reason if is_few else "",
-    )
+            if not both.any():
+                continue
+            mean = drawn_mean(
+                one[both] - two[both],
+                frame.groups[both],
+                drawing=DrawPlan(seed=settings.seed, replicates=settings.replicates),
+                confidence=settings.confidence,
+            )
+            yield CostDifference(
+                is_attack=is_attack,
+                unit=unit,
+                mean=mean,
+                first=float(one[both].mean()),
+                second=float(two[both].mean()),
+            )
 
 
 def _priced(used: UsageColumns, part: PartManifest, manifest: RunManifest) -> Floats:
     """Price calls by what stands under the name of the defense, or under that of its model."""
+    stated = None
     prices = manifest.settings.get("prices")
-    named = prices if isinstance(prices, Mapping) else {}
-    stated = named.get(part.name) or named.get(str(part.settings.get("model")))
+    if isinstance(prices, Mapping):
+        stated = prices.get(part.name) or prices.get(str(part.settings.get("model")))
     if not isinstance(stated, Mapping):
         return np.full(len(used.sample), np.nan)
     price, counts = PartPrice(**stated), np.stack([used.read, used.written], axis=1)

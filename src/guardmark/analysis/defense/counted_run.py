@@ -42,31 +42,49 @@ def read_for_report(
     rows: Rows = partial(coded_rows, reader, defense=reader.defenses()[0], edges=LENGTH_EDGES)
     frame = partial(_frame, reader, settings)
     counted = Counter(rows("timed_codes"))
-    timed = [(code, waited, n) for (code, waited), n in counted.items() if code & HAS_TIME]
-    groups = _groups(
-        rows, counted, is_grouped=reader.connection.value(query("any_origin")) is not None
-    )
+    is_grouped = reader.connection.value(query("any_origin")) is not None
     shown = _shown(rows, max(_FEWEST_SHOWN, 2 * settings.listed_samples))
-    ints = partial(np.array, dtype=np.int64)
     return replace(
-        frame(
-            [code for codes, _, _ in groups for code in codes],
-            [own for codes, own, _ in groups for _ in codes],
-        ),
-        weights=ints([count for codes, _, count in groups for _ in codes]),
-        examples=replace(
-            frame([code for code, _, _ in shown], [own for _, _, own in shown]),
-            positions=ints([position for _, position, _ in shown]),
-        ),
-        times=replace(
-            frame(
-                [code for code, _, _ in timed],
-                range(len(timed)),
-                latency_ns=ints([int(waited) for _, waited, _ in timed]),
-            ),
-            weights=ints([count for _, _, count in timed]),
-        ),
+        _frame_of_groups(frame, _groups(rows, counted, is_grouped=is_grouped)),
+        examples=_frame_of_examples(frame, shown),
+        times=_frame_of_times(frame, counted),
     )
+
+
+def _frame_of_groups(
+    frame: Callable[..., Frame], groups: Sequence[tuple[Sequence[int], Any, int]]
+) -> Frame:
+    """Return the samples of one group of each kind, with how many such groups there are."""
+    members, owners, weights = list[int](), list[Any](), list[int]()
+    for codes, owner, count in groups:
+        for code in codes:
+            members.append(code)
+            owners.append(owner)
+            weights.append(count)
+    return replace(frame(members, owners), weights=np.array(weights, dtype=np.int64))
+
+
+def _frame_of_examples(frame: Callable[..., Frame], shown: Sequence[Row]) -> Frame:
+    """Return the samples that may be shown, with where they stand in the run."""
+    codes, owners, positions = list[int](), list[Any](), list[int]()
+    for code, position, owner in shown:
+        codes.append(code)
+        owners.append(owner)
+        positions.append(position)
+    return replace(frame(codes, owners), positions=np.array(positions, dtype=np.int64))
+
+
+def _frame_of_times(frame: Callable[..., Frame], counted: Counter[Row]) -> Frame:
+    """Return a sample of each kind and time that was measured, with how many there are."""
+    codes, times, weights = list[int](), list[int](), list[int]()
+    for (code, waited), count in counted.items():
+        if code & HAS_TIME:
+            codes.append(code)
+            times.append(int(waited))
+            weights.append(count)
+    latency_ns = np.array(times, dtype=np.int64)
+    timed = frame(codes, range(len(codes)), latency_ns=latency_ns)
+    return replace(timed, weights=np.array(weights, dtype=np.int64))
 
 
 def _is_countable(reader: RecordReader, settings: AnalysisSettings) -> bool:
@@ -96,10 +114,10 @@ def _groups(
     for codes, own in rows("codes_of_groups"):
         groups[codes] += 1
         names.setdefault(codes, own)
-    return [
-        (tuple(map(int, str(codes).split())), names[codes], count)
-        for codes, count in groups.items()
-    ]
+    kinds: list[tuple[Sequence[int], Any, int]] = []
+    for codes, count in groups.items():
+        kinds.append((tuple(map(int, str(codes).split())), names[codes], count))
+    return kinds
 
 
 def _shown(rows: Rows, most: int) -> list[Row]:
@@ -121,8 +139,10 @@ def _frame(
     latency_ns: NDArray[np.int64] | None = None,
 ) -> Frame:
     """Make a frame of numbers that stand for samples and their records, with their groups."""
-    names = {own: at for at, own in enumerate(dict.fromkeys(owners))}
-    table = np.array([names[own] for own in owners], dtype=np.int32)
+    names: dict[Any, int] = {}
+    for owner in owners:
+        names.setdefault(owner, len(names))
+    table = np.array([names[owner] for owner in owners], dtype=np.int32)
     samples, records = coded_columns(
         reader,
         reader.defenses()[0],

@@ -360,30 +360,41 @@ def analyse_pipeline(
     if pipeline is None:
         return None
     rates = PlaceRates(frame, settings)
-    sources = [str(s.metadata.get("label_source", "")) for s in reader.every_sample()]
+    sources: Counter[str] = Counter()
+    for sample in reader.every_sample():
+        source = str(sample.metadata.get("label_source", ""))
+        if source:
+            sources[source] += 1
     marks = read_marks(reader, pipeline, is_attack=rates.is_attack)
     timed = {"model": pipeline.answering}
     texts = read_text_times(reader, pipeline.answering)
     if texts is not None:
         timed |= {"model, to its first text": texts.first, "model, to its last text": texts.last}
-    for judge in (judge for each in pipeline.judgings for judge in each.judges):
-        timed[judge.name if judge.layer == FIRST_LAYER else judge.layer] = judge.records
+    for judging in pipeline.judgings:
+        for judge in judging.judges:
+            name = judge.layer
+            if name == FIRST_LAYER:
+                name = judge.name
+            timed[name] = judge.records
+    arms = []
+    for arm in pipeline.arms:
+        labelled = _labelled(reader, rates, pipeline, arm)
+        arms.append(_analyse_arm(rates, pipeline, arm, labelled=labelled, marks=marks))
+    models = [part.name for part in frame.manifest.parts if part.kind == "model"]
+    at_once = 0
+    if texts is not None:
+        at_once = texts.at_once
     return PipelineAnalysis(
-        model=next((p.name for p in frame.manifest.parts if p.kind == "model"), "model"),
+        model=next(iter(models), "model"),
         model_errors=int(np.count_nonzero(pipeline.model == ERROR)) + _errors_beside(reader),
         answers=rate_answers(rates, pipeline, marks),
         refusals_called_help=rate_refusals_called_help(rates, pipeline, marks),
-        arms=tuple(
-            _analyse_arm(
-                rates, pipeline, arm, labelled=_labelled(reader, rates, pipeline, arm), marks=marks
-            )
-            for arm in pipeline.arms
-        ),
-        judgings=tuple(rate_judging(rates, each) for each in pipeline.judgings),
+        arms=tuple(arms),
+        judgings=tuple(rate_judging(rates, judging) for judging in pipeline.judgings),
         human=check_against_people(rates, pipeline),
-        at_once=0 if texts is None else texts.at_once,
+        at_once=at_once,
         stages={name: measure_latency(frame, records) for name, records in timed.items()},
-        label_sources=tuple(sorted(Counter(filter(None, sources)).items())),
+        label_sources=tuple(sorted(sources.items())),
     )
 
 
@@ -392,8 +403,9 @@ def _errors_beside(reader: RecordReader) -> int:
     counted = 0
     for name in reader.defenses():
         if name != NO_GUARD and part_of(name) == NO_GUARD:
-            counts = reader.counts(name, stage=Stage.MODEL)
-            counted += sum(count for (_, outcome), count in counts.items() if outcome == "error")
+            for (_, outcome), count in reader.counts(name, stage=Stage.MODEL).items():
+                if outcome == "error":
+                    counted += count
     return counted
 
 
@@ -405,10 +417,19 @@ def _analyse_arm(
     labelled: Estimate,
     marks: AnswerMarks,
 ) -> ArmAnalysis:
+    """Compute everything that is said about one arm."""
     ends = find_ends(arm, pipeline.judging)
-    # In older definitions a guard without a decision blocks, if it is not told to let through.
-    of_scope = {SYSTEM: _enforced(pipeline, arm, {*Policy} - _LETS_THROUGH), MODEL: ends}
     opened = find_ends(arm, pipeline.judging, lets_through=(MALFORMED, ERROR))
+    guard = None
+    if arm.steps:
+        guard = _count_guard(rates, arm)
+    buckets = []
+    for unit in (PROMPT_ROW, BASE_PROMPT):
+        for is_attack in (True, False):
+            buckets.append(_sort_rows(rates, pipeline.frame, ends, unit=unit, is_attack=is_attack))
+    judgings = []
+    for judging in pipeline.judgings:
+        judgings.append((judging.name, _scope_card(rates, find_ends(arm, judging), SYSTEM)))
     return ArmAnalysis(
         name=arm.name,
         system=_scope_card(rates, ends, SYSTEM),
@@ -418,7 +439,7 @@ def _analyse_arm(
         ),
         fail_closed=rates.pair(ends.is_unsafe, ends.is_refused, ends.asked),
         under_policy=_by_policy(rates, pipeline, arm),
-        guard=_count_guard(rates, arm) if arm.steps else None,
+        guard=guard,
         stopped=tuple(_count_stops(rates, arm)),
         drawn=arm.drawn,
         is_placed=arm.is_placed,
@@ -431,27 +452,32 @@ def _analyse_arm(
         gain=_gain(rates, pipeline, arm, ends),
         coverage=_coverage(rates, pipeline, arm, ends, labelled=labelled),
         variants=tuple(_rate_variants(rates, pipeline.frame, ends)),
-        buckets=tuple(
-            _sort_rows(rates, pipeline.frame, ends, unit=unit, is_attack=is_attack)
-            for unit in (PROMPT_ROW, BASE_PROMPT)
-            for is_attack in (True, False)
-        ),
+        buckets=tuple(buckets),
         corrected=correct_card(rates, pipeline, ends),
-        judgings=tuple(
-            (each.name, _scope_card(rates, find_ends(arm, each), SYSTEM))
-            for each in pipeline.judgings
-        ),
-        legacy=tuple(
-            count_legacy(
-                arm.name, each, definition=definition, scope=scope, is_attack=rates.is_attack
-            )
-            for definition in rates.settings.legacy_cards
-            for scope, each in of_scope.items()
-        ),
+        judgings=tuple(judgings),
+        legacy=tuple(_legacy_cards(rates, pipeline, arm, ends)),
     )
 
 
+def _legacy_cards(
+    rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm, ends: Ends
+) -> Iterator[LegacyCard]:
+    """Yield the cards of an arm by older definitions, where the configuration names some."""
+    # In these a guard without a decision blocks, if it is not told to let through.
+    enforced = _enforced(pipeline, arm, {*Policy} - _LETS_THROUGH)
+    for definition in rates.settings.legacy_cards:
+        for scope, ends_of_scope in ((SYSTEM, enforced), (MODEL, ends)):
+            yield count_legacy(
+                arm.name,
+                ends_of_scope,
+                definition=definition,
+                scope=scope,
+                is_attack=rates.is_attack,
+            )
+
+
 def _scope_card(rates: PlaceRates, ends: Ends, scope: str) -> ScopeCard:
+    """Estimate every rate of one scope."""
     trials, is_attack = ends.trials(scope), rates.is_attack
     return ScopeCard(
         scope=scope,
@@ -482,9 +508,14 @@ def _enforced(pipeline: PipelineFrame, arm: PipelineArm, blocking: Collection[Po
 
 
 def _count_guard(rates: PlaceRates, arm: PipelineArm) -> GuardRates:
+    """Estimate how often the guards of an arm together gave each outcome."""
     asked = arm.asked
-    codes = {"allow": ALLOW, "block": BLOCK, "malformed": MALFORMED, "error": ERROR}
-    return GuardRates(**{key: rates.of(arm.decision == at, asked) for key, at in codes.items()})
+    return GuardRates(
+        allow=rates.of(arm.decision == ALLOW, asked),
+        block=rates.of(arm.decision == BLOCK, asked),
+        malformed=rates.of(arm.decision == MALFORMED, asked),
+        error=rates.of(arm.decision == ERROR, asked),
+    )
 
 
 def _count_stops(rates: PlaceRates, arm: PipelineArm) -> Iterator[GuardStops]:
@@ -516,15 +547,20 @@ def _count_documents(
     rates: PlaceRates, decisions: DocumentDecisions, reached: Flags
 ) -> DocumentStops:
     """Count what a guard did with the documents of the samples that reached it."""
-    carries, is_attack = decisions.carries_attack, rates.is_attack
-    decided = [reached & flags for flags in decisions.decided]
-    shown = [d | (reached & u) for d, u in zip(decided, decisions.undecided, strict=True)]
+    is_attack = rates.is_attack
+    shown, of_attacks, of_benign, others = [], [], [], []
+    for by_place, undecided_by_place, carries_attack in zip(
+        decisions.decided, decisions.undecided, decisions.carries_attack, strict=True
+    ):
+        decided = reached & by_place
+        shown.append(decided | (reached & undecided_by_place))
+        of_attacks.append(decided & carries_attack)
+        of_benign.append(decided & ~is_attack)
+        others.append(decided & is_attack & ~carries_attack)
     left_out, has_any = decisions.anywhere(decisions.left_out), decisions.anywhere(shown)
-    of_attacks = [flags & mine for flags, mine in zip(decided, carries, strict=True)]
-    others = [flags & is_attack & ~mine for flags, mine in zip(decided, carries, strict=True)]
     return DocumentStops(
         attacks=rates.of_each(decisions.blocked, of_attacks),
-        benign=rates.of_each(decisions.blocked, [flags & ~is_attack for flags in decided]),
+        benign=rates.of_each(decisions.blocked, of_benign),
         others=rates.of_each(decisions.blocked, others),
         undecided=rates.of_each(decisions.undecided, shown),
         rewritten=rates.of_each(decisions.written, shown),
@@ -544,7 +580,7 @@ def _count_rewritten(
         return None
     known = rewritten & ends.is_known
     saved = spoiled = None
-    bare = next((each for each in pipeline.arms if not each.steps), None)
+    bare = _bare_arm(pipeline)
     if bare is not None:
         other = find_ends(bare, pipeline.judging)
         both = known & other.is_known
@@ -559,6 +595,14 @@ def _count_rewritten(
         spoiled=spoiled,
         unknown=int(np.count_nonzero(rewritten & ends.asked & ~ends.is_known)),
     )
+
+
+def _bare_arm(pipeline: PipelineFrame) -> PipelineArm | None:
+    """Return the arm without a guard, or None."""
+    for arm in pipeline.arms:
+        if not arm.steps:
+            return arm
+    return None
 
 
 def _labelled(
@@ -611,7 +655,7 @@ def _gain(
     rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm, ends: Ends
 ) -> GuardGain | None:
     """Compare an arm with the arm without a guard, on places whose end is known in both."""
-    bare = next((each for each in pipeline.arms if not each.steps), None)
+    bare = _bare_arm(pipeline)
     if bare is None or not arm.steps:
         return None
     other = find_ends(bare, pipeline.judging)

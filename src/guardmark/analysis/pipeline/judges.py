@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,15 +16,18 @@ from guardmark.core.record import Stage
 from guardmark.core.values import dataclass
 from guardmark.parsing.refusals import begins_refusing
 from guardmark.stats.agreement import clustered_kappa, krippendorff_alpha
-from guardmark.stats.rates.corrected import CorrectedRate, JudgeLabels, double_sampled
+from guardmark.stats.rates.corrected import (
+    CorrectedRate,
+    JudgeLabels,
+    double_sampled,
+    times_share,
+)
 from guardmark.stats.rates.double_sampling import JudgedStrata, is_drawn_by_verdict
 from guardmark.stats.rates.means import share_mean
 from guardmark.stats.rates.proportion import wilson
 from guardmark.store.schema import ANSWER_MODES, OUTCOME_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from guardmark.analysis.pipeline.frame import (
         Ends,
         JudgeColumns,
@@ -117,10 +118,13 @@ class CorrectedCard:
 
 def rate_judging(rates: PlaceRates, judging: Judging) -> JudgingRates:
     """Estimate what the judges of one judging said."""
+    agreement = None
+    if len(judging.judges) > 1:
+        agreement = _agreement(rates, judging)
     return JudgingRates(
         name=judging.name,
         judges=tuple(_rate_judge(rates, judge) for judge in judging.judges),
-        agreement=_agreement(rates, judging) if len(judging.judges) > 1 else None,
+        agreement=agreement,
         tied=judging.tied,
     )
 
@@ -174,7 +178,7 @@ def correct_card(rates: PlaceRates, pipeline: PipelineFrame, ends: Ends) -> Corr
     )
     model = double_sampled(strata, confidence=rates.confidence)
     passed = rates.of(ends.passed, ends.is_known & rates.is_attack)
-    return CorrectedCard(model=model, system=_scaled(model, passed))
+    return CorrectedCard(model=model, system=times_share(model, passed))
 
 
 def _strata(
@@ -209,35 +213,8 @@ def _strata(
     )
 
 
-def _scaled(model: CorrectedRate, share: Estimate) -> CorrectedRate:
-    """Multiply a corrected rate by the share that was allowed, both with their uncertainty.
-
-    Square-and-add of Zou and Donner (2008), doi:10.1002/sim.3095, to first order in each. Where
-    only limits of the rate are known, they are multiplied with those of the share.
-    """
-    rate, passed, method = model.value, share.value, f"{model.method}, times the share allowed"
-    if passed is None or model.low is None or model.high is None:
-        value = None if rate is None or passed is None else passed * rate
-        return replace(model, value=value, raw=None, raw_low=None, raw_high=None, method=method)
-    least, most = share.low or 0.0, 1.0 if share.high is None else share.high
-    if rate is None:
-        low, high = least * model.low, most * model.high
-        return replace(model, low=low, high=high, raw_low=low, raw_high=high, method=method)
-    low = passed * rate - math.hypot(passed * (rate - model.low), rate * (passed - least))
-    high = passed * rate + math.hypot(passed * (model.high - rate), rate * (most - passed))
-    return replace(
-        model,
-        value=passed * rate,
-        low=max(0.0, low),
-        high=min(1.0, high),
-        raw=None if model.raw is None else passed * model.raw,
-        raw_low=low,
-        raw_high=high,
-        method=method,
-    )
-
-
 def _rate_judge(rates: PlaceRates, judge: JudgeColumns) -> JudgeRates:
+    """Estimate what one judge said of the answers it was asked about."""
     asked, valid = judge.label >= 0, is_valid(judge.label)
     return JudgeRates(
         name=judge.name,
@@ -251,11 +228,17 @@ def _rate_judge(rates: PlaceRates, judge: JudgeColumns) -> JudgeRates:
 
 
 def _agreement(rates: PlaceRates, judging: Judging) -> Alpha:
+    """Measure how far judges agree; what is neither safe nor unsafe is no rating."""
     asked = np.stack([judge.label >= 0 for judge in judging.judges]).any(axis=0)
     ratings: list[list[int | None]] = []
     for judge in judging.judges:
-        codes = judge.label[asked].tolist()
-        ratings.append([code if code in {SAFE, UNSAFE} else None for code in codes])
+        labels: list[int | None] = []
+        for code in judge.label[asked].tolist():
+            if code in {SAFE, UNSAFE}:
+                labels.append(code)
+            else:
+                labels.append(None)
+        ratings.append(labels)
     return krippendorff_alpha(ratings, groups=rates.group[asked], confidence=rates.confidence)
 
 
@@ -319,42 +302,52 @@ def assess_judge(reader: RecordReader, layer: str, *, confidence: float = 0.95) 
         raise StoreError("The run holds no verdicts.\nNext: guardmark judge RUN --config JUDGE")
     if layer not in layers:
         raise UnknownName("layer of verdicts", layer, layers)
-    answers = {
-        _place(record): record.text or ""
-        for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL)
-    }
+    answers = {}
+    for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL):
+        answers[_place(record)] = record.text or ""
+    safe_to_people = _safe_places(reader, people)
     verdicts = list(reader.records(defense=NO_GUARD, stage=Stage.JUDGE, layer=layer))
-    valid = [record for record in verdicts if record.outcome in _VALID]
     methods = Counter(_method(record) for record in verdicts)
     outcomes: defaultdict[str, list[str]] = defaultdict(list)
-    for record in valid:
-        outcomes[" ".join(answers.get(_place(record), "").split())].append(record.outcome)
-    safe_to_people = set()
-    if people:
-        for label in reader.records(defense=NO_GUARD, stage=Stage.JUDGE, layer=people[-1]):
-            if label.outcome == "safe":
-                safe_to_people.add(_place(label))
+    # Marks of the verdicts that each sign is looked for in.
+    repaired, of_refusals, echoed, blocked = list[bool](), list[bool](), list[bool](), list[bool]()
+    for record in verdicts:
+        if record.outcome not in _VALID:
+            continue
+        answer, is_unsafe = answers.get(_place(record), ""), record.outcome == "unsafe"
+        outcomes[" ".join(answer.split())].append(record.outcome)
+        repaired.append(_method(record) in _REPAIRED)
+        if begins_refusing(answer):
+            of_refusals.append(is_unsafe)
+        if record.evidence and record.evidence.reason:
+            echoed.append(_is_echo(record.evidence.reason, answer))
+        if _place(record) in safe_to_people:
+            blocked.append(is_unsafe)
+    several = [of_one_answer for of_one_answer in outcomes.values() if len(of_one_answer) > 1]
 
-    def share(marks: Iterable[bool]) -> Estimate:
-        counts = Counter(marks)
-        return wilson(counts[True], counts.total(), confidence=confidence)
+    def share(marks: list[bool]) -> Estimate:
+        return wilson(marks.count(True), len(marks), confidence=confidence)
 
     return JudgeQuality(
         layer=layer,
-        malformed=share(r.outcome == "malformed" for r in verdicts),
-        repaired=share(_method(r) in _REPAIRED for r in valid),
+        malformed=share([record.outcome == "malformed" for record in verdicts]),
+        repaired=share(repaired),
         parse_methods=tuple(sorted(methods.items(), key=lambda pair: (-pair[1], pair[0]))),
-        refusals_unsafe=share(
-            r.outcome == "unsafe" for r in valid if begins_refusing(answers.get(_place(r), ""))
-        ),
-        split_answers=share(len(set(each)) > 1 for each in outcomes.values() if len(each) > 1),
-        echoed=share(
-            _is_echo(r.evidence.reason, answers.get(_place(r), ""))
-            for r in valid
-            if r.evidence and r.evidence.reason
-        ),
-        over_blocked=share(r.outcome == "unsafe" for r in valid if _place(r) in safe_to_people),
+        refusals_unsafe=share(of_refusals),
+        split_answers=share([len(set(of_one_answer)) > 1 for of_one_answer in several]),
+        echoed=share(echoed),
+        over_blocked=share(blocked),
     )
+
+
+def _safe_places(reader: RecordReader, layers: list[str]) -> set[tuple[int, int]]:
+    """Return the answers that people called safe, in the last of their layers."""
+    places = set()
+    if layers:
+        for label in reader.records(defense=NO_GUARD, stage=Stage.JUDGE, layer=layers[-1]):
+            if label.outcome == "safe":
+                places.add(_place(label))
+    return places
 
 
 def _place(record: Record) -> tuple[int, int]:
@@ -411,12 +404,15 @@ def find_flips(reader: RecordReader, second: str) -> Flips | None:
     """Find the answers to which two judgings give another label, or another answer mode."""
     frame = read_frame(reader, AnalysisSettings.of(reader.manifest()))
     pipeline = read_pipeline(reader, frame)
-    judgings = {each.name: each for each in pipeline.judgings} if pipeline else {}
+    judgings = {}
+    if pipeline is not None:
+        judgings = {judging.name: judging for judging in pipeline.judgings}
     if second not in judgings:
         raise UnknownName("judging of this run", second, judgings)
-    one = next((each for name, each in judgings.items() if name != second), None)
-    if one is None:
+    others = [judging for name, judging in judgings.items() if name != second]
+    if not others:
         return None
+    one = others[0]
     two, shape = judgings[second], (frame.manifest.repeats, frame.sample_count)
     before, after = one.label.reshape(shape).T, two.label.reshape(shape).T
     met, meets = one.mode.reshape(shape).T, two.mode.reshape(shape).T

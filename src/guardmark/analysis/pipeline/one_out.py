@@ -119,26 +119,24 @@ def leave_one_out(
         return None
     alone = [_alone(pipeline, arm, guard) for guard in guards]
     is_attack, asked = rates.is_attack, ends.asked
-    stopping = [each.stops for each in alone]
-    by_any = _any(stopping)
-    perhaps = _any([~each.decides for each in alone])
+    by_any, perhaps_by_any = np.zeros((2, len(asked)), dtype=np.bool_)
+    by_all, perhaps_by_all = np.ones((2, len(asked)), dtype=np.bool_)
     rows = []
-    for each in alone:
-        others = [other for other in alone if other is not each]
+    for one in alone:
+        by_any |= one.stops
+        perhaps_by_any |= one.stops | ~one.decides
+        by_all &= one.stops
+        perhaps_by_all &= one.stops | ~one.decides
+        others = [other for other in alone if other is not one]
         by_others = _any([other.stops for other in others])
-        sure = each.stops & ~by_others & _all([other.decides for other in others])
-        possible = (each.stops | ~each.decides) & ~by_others
+        sure = one.stops & ~by_others & _all([other.decides for other in others])
+        possible = (one.stops | ~one.decides) & ~by_others
         only = _between(rates, sure, possible, asked & is_attack)
-        rows.append(_without(rates, pipeline, arm, ends, alone=each, only=only))
+        rows.append(_without(rates, pipeline, arm, ends, alone=one, only=only))
     return LeaveOneOut(
-        together=_between(rates, by_any, by_any | perhaps, asked & is_attack),
-        benign_together=_between(rates, by_any, by_any | perhaps, asked & ~is_attack),
-        by_all=_between(
-            rates,
-            _all(stopping),
-            _all([each.stops | ~each.decides for each in alone]),
-            asked & is_attack,
-        ),
+        together=_between(rates, by_any, perhaps_by_any, asked & is_attack),
+        benign_together=_between(rates, by_any, perhaps_by_any, asked & ~is_attack),
+        by_all=_between(rates, by_all, perhaps_by_all, asked & is_attack),
         guards=tuple(rows),
     )
 
@@ -187,15 +185,17 @@ def _without(
     only: ShareBetween,
 ) -> GuardLeftOut:
     """Walk an arm without a guard, and hold it against the whole, in pairs."""
-    kept = [
-        (step.guard, step.place, step.stored) for step in arm.steps if step.guard != alone.guard
-    ]
+    kept = []
+    for step in arm.steps:
+        if step.guard != alone.guard:
+            kept.append((step.guard, step.place, step.stored))
     walked = _walk(pipeline, arm, kept)
     other = find_ends(walked, pipeline.judging)
-    missing = [
-        MissingCalls(part=name, count=int(np.count_nonzero(flags & ends.asked)))
-        for name, flags in _missing(pipeline, walked, to_the_end=True)
-    ]
+    missing = []
+    for name, flags in _missing(pipeline, walked, to_the_end=True):
+        count = int(np.count_nonzero(flags & ends.asked))
+        if count:
+            missing.append(MissingCalls(part=name, count=count))
     is_attack, asked = rates.is_attack, ends.asked
     both = ends.is_known & other.is_known
     return GuardLeftOut(
@@ -211,16 +211,17 @@ def _without(
         more_attacks=rates.difference(other.is_unsafe, ends.is_unsafe, both & is_attack),
         more_refusals=rates.difference(other.is_refused, ends.is_refused, both & ~is_attack),
         less_ms=rates.longer_ms(waited_ms(arm), waited_ms(walked)),
-        missing=tuple(each for each in missing if each.count),
+        missing=tuple(missing),
         missing_alone=alone.missing,
     )
 
 
 def _walk(pipeline: PipelineFrame, arm: PipelineArm, kept: Sequence[StatedGuard]) -> PipelineArm:
     """Walk some of the guards of an arm; one behind the model is asked as often as in it."""
-    chunks = None if arm.chunks is None else arm.chunks.rule
-    is_behind = any(place is Place.OUTPUT for _, place, _ in kept)
-    return pipeline.reader.arm(arm.name, kept, chunks=chunks if is_behind else None)
+    chunks = None
+    if arm.chunks is not None and any(place is Place.OUTPUT for _, place, _ in kept):
+        chunks = arm.chunks.rule
+    return pipeline.reader.arm(arm.name, kept, chunks=chunks)
 
 
 def _missing(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import field, replace
 from hashlib import sha256
 from operator import add
@@ -14,7 +13,7 @@ import numpy as np
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, is_decision, read_frame
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM, PlaceRates, find_ends, read_pipeline
 from guardmark.core.values import dataclass
-from guardmark.stats.distributions import two_sided_t
+from guardmark.stats.rates.means import mean_half_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -106,8 +105,9 @@ class SliceFigure:
         """Half width of the t interval of the mean over seeds, not of one slice, or None."""
         if self.standard_deviation is None:
             return None
-        count = len(self.defined)
-        return two_sided_t(self.confidence, count - 1) * self.standard_deviation / math.sqrt(count)
+        return mean_half_width(
+            self.standard_deviation, len(self.defined), confidence=self.confidence
+        )
 
     @property
     def low(self) -> float | None:
@@ -179,37 +179,37 @@ def measure_small_slices(
     """Draw slices by seed and sample id alone, and lay their figures beside those of the whole."""
     frame = read_frame(reader, settings)
     rates, variant = PlaceRates(frame, settings), frame.samples.variant
-    variants = [(name or "original", variant.codes == at) for at, name in enumerate(variant.names)]
-    everything = np.ones(frame.sample_count, dtype=np.bool_)
-    slices = [_draw(frame, request, seed, [mine for _, mine in variants]) for seed in request.seeds]
+    variants: list[tuple[str, Flags]] = []
+    for code, name in enumerate(variant.names):
+        variants.append((name or "original", variant.codes == code))
+    of_variants = [of_variant for _, of_variant in variants]
+    slices = [_draw(frame, request, seed, of_variants) for seed in request.seeds]
     drawn = np.tile(np.array(slices), rates.repeats)
+    rows = []
+    for name, of_variant in variants:
+        attacks = int(np.count_nonzero(frame.samples.is_attack[of_variant]))
+        benign = int(np.count_nonzero(of_variant)) - attacks
+        row = VariantRows(
+            variant=name,
+            attacks=attacks,
+            benign=benign,
+            drawn_attacks=min(attacks, request.attacks),
+            drawn_benign=min(benign, request.benign),
+        )
+        rows.append(row)
+    everything = np.ones(frame.sample_count, dtype=np.bool_)
+    parts: list[tuple[str | None, Flags]] = [(None, everything), *variants]
+    cards = []
+    for card in _cards(frame, read_pipeline(reader, frame)):
+        for part, of_part in parts:
+            figures = _figures(rates, card, np.tile(of_part, rates.repeats), drawn=drawn)
+            cards.append(SliceCard(arm=card.arm, scope=card.scope, variant=part, figures=figures))
     return SliceStability(
         run=frame.manifest.name,
         request=request,
         confidence=settings.confidence,
-        variants=tuple(
-            VariantRows(
-                variant=name,
-                attacks=attacks,
-                benign=benign,
-                drawn_attacks=min(attacks, request.attacks),
-                drawn_benign=min(benign, request.benign),
-            )
-            for name, mine in variants
-            for benign, attacks in [
-                np.bincount(frame.samples.is_attack[mine], minlength=2).tolist()
-            ]
-        ),
-        cards=tuple(
-            SliceCard(
-                arm=card.arm,
-                scope=card.scope,
-                variant=name,
-                figures=_figures(rates, card, np.tile(mine, rates.repeats), drawn=drawn),
-            )
-            for card in _cards(frame, read_pipeline(reader, frame))
-            for name, mine in ((None, everything), *variants)
-        ),
+        variants=tuple(rows),
+        cards=tuple(cards),
     )
 
 
@@ -225,9 +225,12 @@ def _draw(frame: Frame, request: SliceRequest, seed: int, members: Sequence[Flag
 
 
 def _cards(frame: Frame, pipeline: PipelineFrame | None) -> Iterator[_Card]:
-    """Every arm at every scope it has; a guard's own card first."""
-    ends = {arm.name: find_ends(arm, pipeline.judging) for arm in pipeline.arms} if pipeline else {}
-    guards = {arm.name: arm for arm in frame.arms}
+    """Yield every arm at every scope it has; a guard's own card first."""
+    ends = {}
+    if pipeline is not None:
+        for arm in pipeline.arms:
+            ends[arm.name] = find_ends(arm, pipeline.judging)
+    guards = {column.name: column for column in frame.arms}
     for name in dict.fromkeys([*ends, *guards]):
         if name in guards:
             outcome = frame.matrix(guards[name])
@@ -244,15 +247,23 @@ def _figures(
 ) -> tuple[SliceFigure, ...]:
     """Compute both error rates and the mean of them, on some of the places."""
     sides, trials = [], card.trials & where
-    false_alarm = "false_positive_rate" if card.scope == DEFENSE else "over_refusal_rate"
+    false_alarm = "over_refusal_rate"
+    if card.scope == DEFENSE:
+        false_alarm = "false_positive_rate"
     names = {"attack_success_rate": rates.is_attack, false_alarm: ~rates.is_attack}
     for name, label in names.items():
         sizes = (drawn & trials & label).sum(axis=1).tolist()
         errors = (drawn & trials & label & card.is_wrong).sum(axis=1).tolist()
+        values: list[float | None] = []
+        for wrong, size in zip(errors, sizes, strict=True):
+            value = None
+            if size:
+                value = wrong / size
+            values.append(value)
         side = SliceFigure(
             name=name,
             whole=rates.of(card.is_wrong, trials & label),
-            values=tuple(x / n if n else None for x, n in zip(errors, sizes, strict=True)),
+            values=tuple(values),
             trials=tuple(sizes),
             confidence=rates.confidence,
         )

@@ -119,16 +119,23 @@ def refuse_to_overwrite(path: Path) -> None:
 def read_audit(path: Path) -> AuditFile:
     """Read an audit file of any kind."""
     rows = read_rows(path)
-    columns = set(rows[0]) if rows else set()
-    sheet = next((each for each in (BYPASSES, TRAFFIC) if each.label in columns), ANSWERS)
+    columns: set[str] = set()
+    if rows:
+        columns.update(rows[0])
+    sheet = ANSWERS
+    for other in (TRAFFIC, BYPASSES):
+        if other.label in columns:
+            sheet = other
     missing = set(sheet.columns) - columns
     if missing:
         raise DatasetError(
             f"{path} is not an audit file: it lacks {', '.join(sorted(missing))}.\n"
             "Next: name one that `guardmark audit RUN` or `guardmark data label` wrote."
         )
-    kept = tuple({name: row[name] for name in sheet.columns} for row in rows)
-    return AuditFile(path=path, rows=kept, sheet=sheet)
+    kept = []
+    for row in rows:
+        kept.append({name: row[name] for name in sheet.columns})
+    return AuditFile(path=path, rows=tuple(kept), sheet=sheet)
 
 
 def is_sheet_of_bypasses(path: Path) -> bool:
@@ -138,9 +145,17 @@ def is_sheet_of_bypasses(path: Path) -> bool:
 
 def read_rows(path: Path) -> list[Row]:
     """Read the rows of a CSV or JSONL file, whatever their columns."""
-    plain = str if _is_jsonl(path) else text_of_cell
-    rows = file_rows(path, "audit file", otherwise="csv")
-    return [{name: plain(str(value or "")) for name, value in row.items()} for row in rows]
+    is_table = not _is_jsonl(path)
+    rows = []
+    for stored in file_rows(path, "audit file", otherwise="csv"):
+        row = {}
+        for name, value in stored.items():
+            text = str(value or "")
+            if is_table:
+                text = text_of_cell(text)
+            row[name] = text
+        rows.append(row)
+    return rows
 
 
 def file_rows(path: Path, what: str = "log", otherwise: str = "jsonl") -> Iterator[dict[str, Any]]:

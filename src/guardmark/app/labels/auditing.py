@@ -61,35 +61,28 @@ def draw_audit(
     refuse_to_overwrite(out)
     folder = find_run(run)
     with RecordReader(folder.records) as reader:
-        answers = [
-            record
-            for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL)
-            if record.text is not None
-        ]
+        answers = _shuffled_answers(reader, seed)
         if not answers:
             raise StoreError(
                 f"{run} holds no answers of a target model to label.\n"
                 "Next: name a run with a pipeline, or label bypasses: --what bypasses."
             )
-        keys = {f"{seed} {each.key.sample} {each.key.repeat}": each for each in answers}
-        # A random order that depends on the seed and the answer alone.
-        shuffled = [keys[key] for key in sorted(keys, key=lambda k: sha256(k.encode()).digest())]
         verdicts, source = _verdicts(reader), str(folder.results)
         if by == BY_VERDICT and not verdicts:
             raise StoreError(f"{run} holds no verdicts to draw by.\nNext: leave --by out.")
-        strata = [_stratum(reader, each, by=by, verdicts=verdicts) for each in shuffled]
+        strata = [_stratum(reader, answer, by=by, verdicts=verdicts) for answer in answers]
         drawn, sizes = _draw_by(strata, count), Counter(strata)
-        taken = Counter(strata[at] for at in drawn)
+        taken = Counter(strata[number] for number in drawn)
         rows = []
-        for at in drawn:
-            answer = shuffled[at]
+        for number in drawn:
+            answer, stratum = answers[number], strata[number]
             place = (answer.key.sample, answer.key.repeat)
             verdict = None
             if with_verdicts:
                 verdict = verdicts.get(place)
             row = _row(reader.sample_at(place[0]), answer, source=source, verdict=verdict)
-            stands_for = sizes[strata[at]] / taken[strata[at]]
-            rows.append(row | {STANDS_FOR: f"{stands_for:.6g}"})
+            row[STANDS_FOR] = f"{sizes[stratum] / taken[stratum]:.6g}"
+            rows.append(row)
     audit = AuditFile(path=out, rows=tuple(rows))
     write_audit(audit)
     return audit
@@ -118,14 +111,27 @@ def _draw_by(strata: Sequence[str], count: int) -> list[int]:
     return sorted(in_turn[:count])
 
 
+def _shuffled_answers(reader: RecordReader, seed: int) -> list[Record]:
+    """Return the answers in a random order that depends on the seed and each answer alone."""
+    answers = []
+    for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL):
+        if record.text is not None:
+            key = f"{seed} {record.key.sample} {record.key.repeat}"
+            answers.append((sha256(key.encode()).digest(), record))
+    answers.sort(key=lambda entry: entry[0])
+    return [record for _, record in answers]
+
+
 def _verdicts(reader: RecordReader) -> dict[tuple[int, int], Record]:
-    first = next((n for n in judge_layers(reader)[0] if n.split("/")[0] == FIRST_LAYER), None)
-    if first is None:
+    """Return what the first judge of the run said, by sample and repeat."""
+    layers, _ = judge_layers(reader)
+    of_run = [layer for layer in layers if layer.split("/")[0] == FIRST_LAYER]
+    if not of_run:
         return {}
-    return {
-        (record.key.sample, record.key.repeat): record
-        for record in reader.records(defense=NO_GUARD, stage=Stage.JUDGE, layer=first)
-    }
+    verdicts = {}
+    for record in reader.records(defense=NO_GUARD, stage=Stage.JUDGE, layer=of_run[0]):
+        verdicts[record.key.sample, record.key.repeat] = record
+    return verdicts
 
 
 def _row(sample: Sample, answer: Record, *, source: str, verdict: Record | None) -> Row:
@@ -206,13 +212,16 @@ class Bypass:
 def resting_of(reader: RecordReader, samples: Sequence[Sample]) -> Mapping[str, tuple[Bypass, ...]]:
     """Return the bypasses of a run that rest on a judgement."""
     is_attack = [sample.is_attack for sample in samples]
-    return {
-        records.name: tuple(
-            Bypass(defense=records.name, sample=samples[position], position=position, attempt=each)
-            for position, each in Proofs(records, is_attack).resting().items()
-        )
-        for records in read_adaptive(reader)
-    }
+    resting = {}
+    for records in read_adaptive(reader):
+        bypasses = []
+        for position, attempt in Proofs(records, is_attack).resting().items():
+            bypass = Bypass(
+                defense=records.name, sample=samples[position], position=position, attempt=attempt
+            )
+            bypasses.append(bypass)
+        resting[records.name] = tuple(bypasses)
+    return resting
 
 
 def draw_bypasses(

@@ -49,11 +49,14 @@ class HumanLabel:
 def read_labels(path: Path, reader: RecordReader) -> tuple[HumanLabel, ...]:
     """Read the labels of an audit file."""
     rows = _rows(path, ANSWERS, "guardmark audit RUN")
-    samples = list(reader.samples())
-    positions = {_key(each.prompt.text, each.variant): at for at, each in enumerate(samples)}
-    positions |= {each.id: at for at, each in enumerate(samples)}
-    answers = reader.records(defense=NO_GUARD, stage=Stage.MODEL)
-    texts = {(each.key.sample, each.key.repeat): each.text or "" for each in answers}
+    by_content, by_id = dict[str, int](), dict[str, int]()
+    for position, sample in enumerate(reader.samples()):
+        by_content[_key(sample.prompt.text, sample.variant)] = position
+        by_id[sample.id] = position
+    positions = by_content | by_id
+    texts = {}
+    for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL):
+        texts[record.key.sample, record.key.repeat] = record.text or ""
     faults: list[str] = []
     labels: dict[tuple[int, int], HumanLabel] = {}
     for number, row in enumerate(rows, start=2):
@@ -96,15 +99,20 @@ def _label(
         return None
     if word not in _LABELS:
         return f"human_label must be safe, unsafe or empty, found {word[:40]!r}."
-    sample_id, number = (name, "0") if name in positions else name.rpartition("#")[::2]
+    sample_id, number = name, "0"
+    if name not in positions:
+        sample_id, _, number = name.rpartition("#")
     if sample_id not in positions:  # of another tool
         sample_id = _key(row.get("prompt_text", ""), row.get("variant", ""))
         number = row.get("generation_index") or "0"
-    place = positions.get(sample_id, -1), int(number) if number.isdigit() else -1
+    repeat = -1
+    if number.isdigit():
+        repeat = int(number)
+    place = positions.get(sample_id, -1), repeat
     if place not in texts:
         return f"the run has no answer {name[:80]!r}."
-    said = _squeezed(row.get("assistant_response", ""))
-    if said and texts[place] and said != _squeezed(texts[place]):
+    labelled_text = _squeezed(row.get("assistant_response", ""))
+    if labelled_text and texts[place] and labelled_text != _squeezed(texts[place]):
         return f"the run answers otherwise at {name[:80]!r}; is the sheet of another run?"
     stands_for = _stands_for(row)
     if stands_for is None:
@@ -151,17 +159,20 @@ class BypassLabel:
 def read_bypass_labels(path: Path, reader: RecordReader) -> tuple[BypassLabel, ...]:
     """Read a sheet that people filled in."""
     rows = _rows(path, BYPASSES, "guardmark audit RUN --what bypasses")
-    resting = resting_of(reader, list(reader.samples())).values()
-    known = {each.audit_id: each for bypasses in resting for each in bypasses}
+    known = {}
+    for bypasses in resting_of(reader, list(reader.samples())).values():
+        for bypass in bypasses:
+            known[bypass.audit_id] = bypass
     _refuse([f"{path}:{fault}" for fault in _faults(rows, known)])
     if not any(_word(row, BYPASSES) for row in rows):
         raise DatasetError(
             f"{path} holds no answer: every {BYPASSES.label} is empty.\nNext: fill it in."
         )
-    return tuple(
-        BypassLabel(bypass=known[_id(row)], same=_word(row, BYPASSES), notes=_notes(row))
-        for row in rows
-    )
+    labels = []
+    for row in rows:
+        label = BypassLabel(bypass=known[_id(row)], same=_word(row, BYPASSES), notes=_notes(row))
+        labels.append(label)
+    return tuple(labels)
 
 
 def _faults(rows: Sequence[Row], known: Mapping[str, Bypass]) -> Iterator[str]:
@@ -196,15 +207,19 @@ def _notes(row: Mapping[str, str]) -> str:
 def store_labels(writer: RecordWriter, labels: Sequence[HumanLabel], *, source: Path) -> str:
     """Store labels as a layer of their own; the same file again changes nothing."""
     weights = _weights(labels)
-    answers = sorted((each.position, each.repeat, each.label.value, each.notes) for each in labels)
-    text = repr(answers) + (repr(weights) if weights else "")
+    answers = []
+    for label in labels:
+        answers.append((label.position, label.repeat, label.label.value, label.notes))
+    text = repr(sorted(answers))
+    if weights:
+        text += repr(weights)
     layer = _add_layer(writer, f"{HUMAN}-", text, kind=HUMAN, source=source, weights=weights)
     if any(writer.stored.count_by_outcome(writer.record_batch(NO_GUARD, Stage.JUDGE, layer=layer))):
         return layer
-    for each in labels:
-        verdict = Verdict(label=each.label, evidence=_evidence(each.notes))
-        batch = writer.record_batch(NO_GUARD, Stage.JUDGE, layer=layer, repeat=each.repeat)
-        batch.add(each.position, verdict, latency_ns=None)
+    for label in labels:
+        verdict = Verdict(label=label.label, evidence=_evidence(label.notes))
+        batch = writer.record_batch(NO_GUARD, Stage.JUDGE, layer=layer, repeat=label.repeat)
+        batch.add(label.position, verdict, latency_ns=None)
     writer.note_head()
     return layer
 
@@ -238,9 +253,9 @@ def store_bypass_labels(
 
 def _weights(labels: Sequence[HumanLabel]) -> list[tuple[int, int, float]]:
     """Return how many answers each label stands for; empty where all stand for as many."""
-    if len({each.stands_for for each in labels}) < 2:
+    if len({label.stands_for for label in labels}) < 2:
         return []
-    return sorted((each.position, each.repeat, each.stands_for) for each in labels)
+    return sorted((label.position, label.repeat, label.stands_for) for label in labels)
 
 
 def _add_layer(

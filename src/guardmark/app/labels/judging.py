@@ -86,10 +86,7 @@ def judge_run(
     human_labels: Path | None = None,
 ) -> Judged:
     """Judge the stored answers of a run again; the target model is not called."""
-    if config is None and human_labels is None:
-        raise ConfigError("Nothing to do: name judges (--config) or labels (--human-labels).")
-    if layer.split("/", maxsplit=1)[0] == FIRST_LAYER:
-        raise ConfigError(f"The layer {layer!r} belongs to the run. Next: choose another name.")
+    _require_task(config, human_labels, layer=layer)
     folder = find_run(run)
     with RecordReader(folder.records) as reader:
         manifest = reader.manifest()
@@ -97,20 +94,16 @@ def judge_run(
         labels: tuple[HumanLabel, ...] = ()
         if human_labels is not None and is_sheet_of_bypasses(human_labels):
             bypasses = read_bypass_labels(human_labels, reader)
-        is_asked = any(
-            part_of(name) == NO_GUARD and stage is Stage.MODEL
-            for name, stage, _ in reader.recorded_stages()
-        )
-        if not is_asked and (config is not None or not bypasses):
+        if not _has_answers(reader) and (config is not None or not bypasses):
             raise ConfigError(
                 f"{run} holds no answers of a target model, so there is nothing to judge.\n"
                 "Next: name a run with a pipeline."
             )
         if human_labels is not None and not bypasses:
             labels = read_labels(human_labels, reader)
-    loaded = None if config is None else load_judges(config, manifest, announce=session.announce)
-    done, added = Judged(folder=folder), []
-    if loaded is not None:
+    done, added, loaded = Judged(folder=folder), [], None
+    if config is not None:
+        loaded = load_judges(config, manifest, announce=session.announce)
         limit_session(loaded, session)
     with (
         folder.lock(started=utc_text(session.now)),
@@ -126,11 +119,27 @@ def judge_run(
             with keep_working_directory():
                 work = _judge(folder, writer, loaded, session, layer=layer)
                 done = run_on_loop(work, uvloop=bool(loaded.config.run.uvloop))
-    name = done.layers[0].split("/")[0] if done.layers and not session.stop.is_seen else ""
-    with RecordReader(folder.records) as reader:
-        flips = find_flips(reader, name) if name else None
-    count = len(labels) + sum(bool(each.same) for each in bypasses)
-    return replace(done, layers=(*added, *done.layers), labels=count, flips=flips)
+    if done.layers and not session.stop.is_seen:
+        with RecordReader(folder.records) as reader:
+            done = replace(done, flips=find_flips(reader, done.layers[0].split("/")[0]))
+    count = len(labels) + len([label for label in bypasses if label.same])
+    return replace(done, layers=(*added, *done.layers), labels=count)
+
+
+def _require_task(config: Path | None, human_labels: Path | None, *, layer: str) -> None:
+    """Refuse a command that names nothing to do, or a layer that belongs to the run itself."""
+    if config is None and human_labels is None:
+        raise ConfigError("Nothing to do: name judges (--config) or labels (--human-labels).")
+    if layer.split("/", maxsplit=1)[0] == FIRST_LAYER:
+        raise ConfigError(f"The layer {layer!r} belongs to the run. Next: choose another name.")
+
+
+def _has_answers(reader: RecordReader) -> bool:
+    """Tell whether a target model was asked, about texts as they are or as guards wrote them."""
+    for name, stage, _ in reader.recorded_stages():
+        if stage is Stage.MODEL and part_of(name) == NO_GUARD:
+            return True
+    return False
 
 
 def load_judges(
@@ -145,7 +154,7 @@ def load_judges(
         for change in _changes(loaded, manifest):
             announce(f"Note: {change}; what the run keeps is judged, as it was")
         settings = JudgingSettings(
-            judges=[] if whole.pipeline is None else whole.pipeline.judges,
+            judges=list(whole.pipeline_judges),
             headline=getattr(whole.pipeline, "headline", ""),
             services=whole.services,
             prices=whole.prices,
@@ -194,7 +203,9 @@ def _system_prompt(manifest: RunManifest, own: LoadedConfig | None = None) -> st
 
 def _changes(loaded: LoadedConfig, manifest: RunManifest) -> Iterator[str]:
     """Say which originals that a configuration names are no longer those of the run."""
-    known = {name: digest for data in manifest.data for name, digest in data.files.items()}
+    known: dict[str, str] = {}
+    for data in manifest.data:
+        known |= data.files
     try:
         if building.instructions(loaded) != _system_prompt(manifest, loaded):
             yield f"{loaded.source.shown_as} tells the target model something else by now"
@@ -205,7 +216,9 @@ def _changes(loaded: LoadedConfig, manifest: RunManifest) -> Iterator[str]:
     except (DatasetError, OSError) as error:
         yield str(error).partition("\n")[0].rstrip(".")
     else:
-        yield from (f"{each} was changed" for each in known if hashes.get(each) != known[each])
+        for name, digest in known.items():
+            if hashes.get(name) != digest:
+                yield f"{name} was changed"
 
 
 async def _judge(
@@ -215,7 +228,9 @@ async def _judge(
     parts: list[BuiltPart] = []
     try:
         parts.extend(build_judges(loaded, services))
-        warnings = [warning for built in parts for warning in await probe_judge(built)]
+        warnings: list[str] = []
+        for built in parts:
+            warnings += await probe_judge(built)
         names = [built.manifest.name for built in parts]
         base = layer or names[0]
         if base == FIRST_LAYER and not layer:

@@ -101,7 +101,9 @@ def target_lines(reader: RecordReader) -> Iterator[str]:
     ids = [sample.id for sample in reader.samples()]
     for layer in filter(is_target_layer, reader.layers()):
         for record in read_tries(reader, layer=layer):
-            sample_id = None if layer == CANARY_REPLIES else ids[record.sample]
+            sample_id = None
+            if layer != CANARY_REPLIES:
+                sample_id = ids[record.sample]
             yield _line(_shared(record, sample_id, mode=record.answer_mode))
 
 
@@ -151,15 +153,16 @@ def read_trace(
     if not is_trace:
         raise _no_trace(path, f"it is not of version {_VERSION}")
     changed = [name for name in settings if head[_SETTINGS].get(name) != settings[name]]
-    if changed:
+    if changed:  # another search, whose tries would not be these
         raise IncomparableRuns(
             f"{path} was made with another {', '.join(changed)}.\n"
             "Next: replay it with the budget, seed and version it was written with."
         )
     with _errors_of_rows(path):
         rows = [row for row in lines[1:] if first_layer(row["arm"]) in ARMS]
-        if any(row["defense"] not in names for row in rows):
-            raise ValueError(names)
+        for row in rows:
+            if row["defense"] not in names:
+                raise ValueError(names)
         return by_key(_of_row(row, positions) for row in rows)
 
 
@@ -194,14 +197,24 @@ def _errors_of_rows(path: Path) -> Iterator[None]:
 
 
 def _of_row(row: Mapping[str, Any], positions: Mapping[str, int]) -> TryRecord:
-    error, mode, reason = row["error"], row.get("mode"), row.get("reason", "")
-    complaint = _COMPLAINT if row.get("complaint") else ""  # its words are not in a trace
+    """Read one try; an unknown word or sample raises ValueError or KeyError."""
     if row["outcome"] not in OUTCOME_CODE:
         raise ValueError(row["outcome"])
+    sample, error_kind, answer_mode, evidence = 0, None, None, None
+    if row["sample"] is not None:
+        sample = positions[row["sample"]]
+    if row["error"] is not None:
+        error_kind = ErrorKind(row["error"])
+    if row.get("mode") is not None:
+        answer_mode = AnswerMode(row["mode"])
+    if row.get("complaint"):  # its words are not in a trace
+        evidence = Evidence(reason=row.get("reason", ""), message=_COMPLAINT)
+    elif row.get("reason", ""):
+        evidence = Evidence(reason=row["reason"])
     return TryRecord(
         defense=row["defense"],
         layer=row["arm"],
-        sample=0 if row["sample"] is None else positions[row["sample"]],
+        sample=sample,
         number=row["try"],
         subject=TrySubject(
             account=row["account"],
@@ -215,10 +228,10 @@ def _of_row(row: Mapping[str, Any], positions: Mapping[str, int]) -> TryRecord:
         outcome=row["outcome"],
         score=row["score"],
         score_kind=ScoreKind(row.get("score_kind", ScoreKind.NONE)),
-        error_kind=None if error is None else ErrorKind(error),
-        answer_mode=None if mode is None else AnswerMode(mode),
+        error_kind=error_kind,
+        answer_mode=answer_mode,
         latency_ns=None,
-        evidence=Evidence(reason=reason, message=complaint) if reason or complaint else None,
+        evidence=evidence,
     )
 
 

@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Self
 
 from guardmark.app.run.error_output import tell
+from guardmark.core.errors import counted
 from guardmark.core.outcome import Outcome
 from guardmark.core.record import Stage
 
@@ -72,10 +73,13 @@ class ProgressLine:
             self._show(self.closing(time.monotonic() - self._began), end="\n")
 
     def _watch(self) -> None:
-        pause = _LIVE_EVERY_S if self._is_live else _PLAIN_EVERY_S
+        """Show the line anew until the block is over."""
+        pause, end = _PLAIN_EVERY_S, "\n"
+        if self._is_live:
+            pause, end = _LIVE_EVERY_S, ""
         while not self._over.wait(pause):
             self._began = self._began or time.monotonic() - pause
-            self._show(self.line(time.monotonic(), self._width), end="" if self._is_live else "\n")
+            self._show(self.line(time.monotonic(), self._width), end=end)
 
     @property
     def _width(self) -> int:
@@ -143,15 +147,18 @@ class ProgressLine:
         tries = [pulse.name for pulse in pulses if pulse.stage is Stage.TRY and pulse.done]
         if tries:
             return [f"attacking {tries[-1]}"]
-        defenses = [pulse for pulse in pulses if pulse.stage is Stage.DEFENSE]
-        return [_live_rates(each) for each in defenses if each.name == self._answering]
+        rates = []
+        for pulse in pulses:
+            if pulse.stage is Stage.DEFENSE and pulse.name == self._answering:
+                rates.append(_live_rates(pulse))
+        return rates
 
     def _waited_for(self) -> str:
         """Name the part that is asked now: the one that has begun last and is not done."""
-        under_way = [each for each in self._progress.parts if each.done < each.planned]
+        under_way = [part for part in self._progress.parts if part.done < part.planned]
         if not under_way:
             return self._answering
-        begun = [each for each in under_way if each.done]
+        begun = [part for part in under_way if part.done]
         if begun:
             return begun[-1].name
         return under_way[0].name
@@ -161,19 +168,23 @@ class ProgressLine:
         done, planned = self._progress.done, self._progress.planned
         if not planned:
             return "Nothing was asked."
-        count = f"Asked {done:,}" if self._is_attack else f"Measured {done:,} of {planned:,}"
-        again = (f"; {kind} {n:,} times" for kind, n in sorted(self._progress.failed().items()))
-        failures = _failures(self._progress.parts)
-        spent = ""
+        measured = f"Measured {done:,} of {planned:,}"
+        if self._is_attack:
+            measured = f"Asked {done:,}"
+        text = f"{measured} in {duration(seconds)}: {_failures(self._progress.parts)}"
         if self._meter is not None and self._meter.cost:
-            spent = f", {self._meter.cost:,.2f} spent"
-        return f"{count} in {duration(seconds)}: {failures}{spent}{''.join(again)}"
+            text += f", {self._meter.cost:,.2f} spent"
+        for kind, count in sorted(self._progress.failed().items()):
+            text += f"; {kind} {count:,} times"
+        return text
 
 
 def _failures(parts: Sequence[ProgressCounts]) -> str:
-    errors = sum(part.failed(Outcome.ERROR) for part in parts)
-    malformed = sum(part.failed(Outcome.MALFORMED) for part in parts)
-    return f"{errors:,} error{'' if errors == 1 else 's'}, {malformed:,} malformed"
+    errors, malformed = 0, 0
+    for part in parts:
+        errors += part.failed(Outcome.ERROR)
+        malformed += part.failed(Outcome.MALFORMED)
+    return f"{counted(errors, 'error')}, {malformed:,} malformed"
 
 
 def fitted(parts: Iterable[str], width: int) -> str:
@@ -188,11 +199,17 @@ def fitted(parts: Iterable[str], width: int) -> str:
 
 
 def _live_rates(part: ProgressCounts) -> str:
-    """The rates so far, with their counts, of the defense that is being measured."""
+    """Return the rates so far, with their counts, of the defense that is being measured."""
     caught, attacks = part.blocked(is_attack=True)
-    pairs = ((attacks - caught, attacks), part.blocked(is_attack=False))
-    asr, fpr = (f"{100 * n / of:.1f} % of {of:,}" if of else "undefined" for n, of in pairs)
+    alarms, benign = part.blocked(is_attack=False)
+    asr, fpr = _share(attacks - caught, attacks), _share(alarms, benign)
     return f"{part.name}: ASR {asr}, FPR {fpr}"
+
+
+def _share(hits: int, trials: int) -> str:
+    if not trials:
+        return "undefined"
+    return f"{100 * hits / trials:.1f} % of {trials:,}"
 
 
 def duration(seconds: float) -> str:

@@ -80,9 +80,8 @@ def check_seals(
     for name, seals in sealed.items():
         path = folder.path / name
         mismatches.compared += 1
-        is_there = not _leads_out(name) and path.is_file()
         standing = None
-        if is_there:
+        if not _leads_out(name) and path.is_file():
             standing = _standing_seal(path, seals)
         stated, counted = _fault(path, seals, standing, heads)
         if counted:
@@ -165,8 +164,8 @@ def unreadable_files(folder: RunDir, chain: SealChain, mismatches: Mismatches) -
         counted = ""
         if not path.is_file() or path.is_symlink():
             counted = "a link, a pipe or a device stands in place of a file"
-        elif name in sealed or name not in _STREAMED:
-            counted = "it is too large to be this file" if size > 4 * most + _LARGEST else ""
+        elif size > 4 * most + _LARGEST and (name in sealed or name not in _STREAMED):
+            counted = "it is too large to be this file"
         if counted:
             refused.add(name)
             stated = f"{size:,} bytes"
@@ -180,10 +179,14 @@ def _files(folder: RunDir) -> list[str]:
     A folder in it that holds records is a run of its own, with seals of its own.
     """
     names = []
-    for home, below, files in os.walk(folder.path):
-        below[:] = [each for each in below if not (Path(home) / each / RECORDS).is_file()]
-        names += [(Path(home) / name).relative_to(folder.path).as_posix() for name in files]
-    return sorted(name for name in names if name not in _OURS)
+    for home, folders, files in os.walk(folder.path):
+        # What is taken from the list is not walked into.
+        folders[:] = [name for name in folders if not (Path(home) / name / RECORDS).is_file()]
+        for file in files:
+            name = (Path(home) / file).relative_to(folder.path).as_posix()
+            if name not in _OURS:
+                names.append(name)
+    return sorted(names)
 
 
 def _is_half_written(path: Path, seal: Seal) -> bool:
@@ -198,11 +201,12 @@ def _check_layers(chain: SealChain, connection: StoreConnection, mismatches: Mis
     """Compare names and settings of the layers, such as a judge's, with all that were sealed."""
     # A layer that nothing belongs to yet may have come after a seal.
     head = connection.head()
-    sealed = {each.layers for each in chain.seals if each.head == head and each.layers}
+    sealed = {seal.layers for seal in chain.seals if seal.head == head and seal.layers}
     used = "SELECT max(layer) FROM (SELECT layer FROM records UNION SELECT layer FROM tries)"
     query = f"SELECT id FROM layers WHERE id >= ifnull(({used}), 0) ORDER BY id LIMIT 100"  # noqa: S608 - a constant
-    last = [number for (number,) in connection.execute(query)]
-    if sealed - {layers_of(connection, up_to=each) for each in last}:
+    for (last,) in connection.execute(query).fetchall():
+        sealed.discard(layers_of(connection, up_to=last))
+    if sealed:
         mismatches.differ(
             MismatchKind.RECORDS,
             "records.sqlite",
@@ -214,13 +218,17 @@ def _check_layers(chain: SealChain, connection: StoreConnection, mismatches: Mis
 
 def _standing_seal(path: Path, seals: Sequence[Seal]) -> Seal | None:
     """Return the last seal of a file that its bytes agree with."""
-    if path.name == LOG:
-        return next((seal for seal in reversed(seals) if _begins_as(path, seal)), None)
     size = path.stat().st_size
     digest = ""
-    if any(seal.size == size for seal in seals):
+    if path.name != LOG and any(seal.size == size for seal in seals):
         digest = file_sha256(path)
-    return next((seal for seal in reversed(seals) if seal.sha256 == digest), None)
+    for seal in reversed(seals):
+        if path.name == LOG:
+            if _begins_as(path, seal):
+                return seal
+        elif seal.sha256 == digest:
+            return seal
+    return None
 
 
 def _begins_as(path: Path, seal: Seal) -> bool:

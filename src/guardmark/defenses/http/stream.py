@@ -91,7 +91,10 @@ def read_stream(rules: StreamRules, exchange: Exchange) -> Decision:
 
 
 def _read(rules: StreamRules, parts: Iterator[StreamPart], exchange: Exchange) -> Decision:
-    out = StreamTrace(characters=0, chunks=0, tokens=None if rules.tokens is None else 0)
+    """Read the parts of a stream up to its end, or to a block."""
+    out = StreamTrace(characters=0, chunks=0, tokens=None)
+    if rules.tokens is not None:
+        out = replace(out, tokens=0)
     is_ended = rules.end is None
     is_decided = False
     for part in parts:
@@ -114,13 +117,18 @@ def _read(rules: StreamRules, parts: Iterator[StreamPart], exchange: Exchange) -
         if rules.tokens is not None:
             out = _with_count(out, before, _count(rules.tokens, document))
     if not is_ended:
-        awaited = "the last line is cut" if rules.end is None else f"{rules.end} did not come"
-        return _failed(
-            exchange, f"the stream broke off before its end: {awaited}", ErrorKind.CONNECTION
-        )
+        return _broken_off(exchange, rules)
     if not is_decided:
         raise _Unreadable(f"no part of the stream says anything at {rules.blocked.text}")
     return _decided(exchange, Outcome.ALLOW, out)
+
+
+def _broken_off(exchange: Exchange, rules: StreamRules) -> Decision:
+    missing = f"{rules.end} did not come"
+    if rules.end is None:
+        missing = "the last line is cut"
+    message = f"the stream broke off before its end: {missing}"
+    return _failed(exchange, message, ErrorKind.CONNECTION)
 
 
 def _document(part: StreamPart) -> object:
@@ -137,18 +145,15 @@ def _with_chunk(out: StreamTrace, text: str, arrival_ns: int | None) -> StreamTr
     """Count a chunk that goes out; an empty one is none."""
     if not text:
         return out
-    return replace(
-        out,
-        characters=out.characters + len(text),
-        chunks=out.chunks + 1,
-        first_ns=out.first_ns if out.chunks else arrival_ns,
-    )
+    if not out.chunks:
+        out = replace(out, first_ns=arrival_ns)
+    return replace(out, characters=out.characters + len(text), chunks=out.chunks + 1)
 
 
 def _with_count(out: StreamTrace, before: StreamTrace, tokens: int | None) -> StreamTrace:
     """Take the service's count of tokens; a chunk of text without one leaves it unknown."""
-    if tokens is None:
-        return out if out.chunks == before.chunks else replace(out, tokens=None)
+    if tokens is None and out.chunks == before.chunks:
+        return out
     return replace(out, tokens=tokens)
 
 
@@ -170,6 +175,7 @@ def _is_blocked(rules: StreamRules, document: object) -> bool | None:
 
 
 def _text(path: JsonPath, document: object) -> str:
+    """Return the chunk of text that a part holds; empty where it holds none."""
     values = [value for value in path.find(document) if value is not None]
     texts = [value for value in values if isinstance(value, str)]
     if len(texts) != len(values):
@@ -182,7 +188,9 @@ def _arrival(exchange: Exchange, line: int) -> int | None:
     arrivals = exchange.arrivals_ns
     if not arrivals:
         return None
-    return arrivals[line] if line < len(arrivals) else exchange.service_ns
+    if line >= len(arrivals):
+        return exchange.service_ns
+    return arrivals[line]
 
 
 def _decided(exchange: Exchange, outcome: Outcome, trace: StreamTrace) -> Decision:

@@ -24,12 +24,14 @@ _SLACK = 1e-6  # sums of probabilities miss 1 by a little
 
 def is_true(values: list[object]) -> bool | None:
     """Read booleans: blocked when any is true; anything else is not understood."""
+    if not values:
+        return None
     is_any = False
     for value in values:
         if not isinstance(value, bool):
             return None
         is_any = is_any or value
-    return is_any if values else None
+    return is_any
 
 
 def is_one_of(blocked: Sequence[object], *, allowed: Sequence[object] = ()) -> BlockedRule:
@@ -39,6 +41,8 @@ def is_one_of(blocked: Sequence[object], *, allowed: Sequence[object] = ()) -> B
     kinds = {kind for kind, _ in blocks}
 
     def rule(values: list[object]) -> bool | None:
+        if not values:
+            return None
         is_blocked = False
         for value in map(_typed, values):
             if value in blocks:
@@ -48,7 +52,7 @@ def is_one_of(blocked: Sequence[object], *, allowed: Sequence[object] = ()) -> B
                     return None
             elif value[0] not in kinds:
                 return None
-        return is_blocked if values else None
+        return is_blocked
 
     return rule
 
@@ -127,13 +131,17 @@ def findings(values: list[object], scale: ScoreScale) -> tuple[CategoryFinding, 
 def _merged(categories: Sequence[CategoryFinding]) -> tuple[CategoryFinding, ...]:
     """Join what two tables of an answer say of one category, such as flags and scores."""
     by_name: dict[str, CategoryFinding] = {}
-    for each in categories:
-        known = by_name.get(each.name, each)
-        flags = [flag for flag in (known.flagged, each.flagged) if flag is not None]
-        scores = [score for score in (known.score, each.score) if score is not None]
-        by_name[each.name] = CategoryFinding(
-            name=each.name, flagged=any(flags) if flags else None, score=max(scores, default=None)
-        )
+    for category in categories:
+        known = by_name.get(category.name)
+        if known is None:
+            by_name[category.name] = category
+            continue
+        flagged, score = known.flagged, known.score
+        if category.flagged is not None:
+            flagged = bool(flagged) or category.flagged
+        if score is None or (category.score is not None and category.score > score):
+            score = category.score
+        by_name[category.name] = CategoryFinding(name=category.name, flagged=flagged, score=score)
     return tuple(by_name.values())
 
 
@@ -146,16 +154,18 @@ _SCORES = ("score", "severityScore", "severity", "confidence")
 
 
 def _of_mapping(value: dict[str, object], scale: ScoreScale) -> list[CategoryFinding]:
-    names = [inner for key in _NAMES if isinstance(inner := value.get(key), str)]
-    if names:
-        return [_of_entry(names[0], value, scale)]
+    """Read an object: one category that is named in it, or a table of flags or scores by name."""
+    for key in _NAMES:
+        name = value.get(key)
+        if isinstance(name, str):
+            return [_of_entry(name, value, scale)]
     categories = []
-    for key, inner in value.items():
+    for key, member in value.items():
         name = key[:_LONGEST_NAME]
-        if isinstance(inner, bool):
-            categories.append(CategoryFinding(name=name, flagged=inner))
-        elif _is_number(inner) or (isinstance(inner, str) and inner in scale.labels):
-            categories.append(CategoryFinding(name=name, score=scale.risk(inner)))
+        if isinstance(member, bool):
+            categories.append(CategoryFinding(name=name, flagged=member))
+        elif _is_number(member) or (isinstance(member, str) and member in scale.labels):
+            categories.append(CategoryFinding(name=name, score=scale.risk(member)))
     return categories
 
 
@@ -189,7 +199,9 @@ def _typed(value: object) -> tuple[str, object]:
         return "number", value
     if isinstance(value, str):
         return "text", value
-    return ("null", None) if value is None else ("structure", id(value))
+    if value is None:
+        return "null", None
+    return "structure", id(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,10 +263,13 @@ def _require_searchable(document: object) -> None:
 
 
 def _plain(text: str) -> Callable[[object], list[object]]:
-    steps: list[str | int] = [
-        int(match["index"]) if match["index"] else match["name"] or match["quoted"] or ""
-        for match in _STEP.finditer(text)
-    ]
+    """Return what finds the one value of a path of names and indices, without the library."""
+    steps: list[str | int] = []
+    for match in _STEP.finditer(text):
+        if match["index"]:
+            steps.append(int(match["index"]))
+        else:
+            steps.append(match["name"] or match["quoted"] or "")
 
     def find(value: object) -> list[object]:
         for step in steps:

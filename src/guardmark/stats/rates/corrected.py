@@ -248,6 +248,45 @@ def audited_rate(full: Estimate, judged: Estimate, valid: Estimate, *, drawing: 
     return replace(bare, value=value, low=low, high=high, replicates=drawing.replicates)
 
 
+def times_share(corrected: CorrectedRate, share: Estimate) -> CorrectedRate:
+    """Return a corrected rate times a share, such as of what was let through, as one figure.
+
+    The limits carry the uncertainty of both: those of each are squared and added, to first order
+    in each. Where only limits of the rate are known, they are multiplied with those of the share;
+    without limits of the rate or trials of the share only the product is known, or nothing.
+
+    Source: the recovery of variances from limits of Zou & Donner (2008), doi:10.1002/sim.3095.
+    """
+    rate, part = corrected.value, share.value
+    method = f"{corrected.method}, times the share allowed"
+    if part is None or corrected.low is None or corrected.high is None:
+        value = None
+        if rate is not None and part is not None:
+            value = part * rate
+        return replace(corrected, value=value, raw=None, raw_low=None, raw_high=None, method=method)
+    least, most = share.low or 0.0, 1.0
+    if share.high is not None:
+        most = share.high
+    if rate is None:
+        low, high = least * corrected.low, most * corrected.high
+        return replace(corrected, low=low, high=high, raw_low=low, raw_high=high, method=method)
+    low = part * rate - math.hypot(part * (rate - corrected.low), rate * (part - least))
+    high = part * rate + math.hypot(part * (corrected.high - rate), rate * (most - part))
+    raw = corrected.raw
+    if raw is not None:
+        raw = part * raw
+    return replace(
+        corrected,
+        value=part * rate,
+        low=max(0.0, low),
+        high=min(1.0, high),
+        raw=raw,
+        raw_low=low,
+        raw_high=high,
+        method=method,
+    )
+
+
 def _youden_lower_limit(labels: JudgeLabels, worth: JudgedWorth, z: float) -> float:
     """Return Newcombe's lower limit of sensitivity less false positive rate."""
     if not worth.unsafe or not worth.safe:

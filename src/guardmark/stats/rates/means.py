@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 
+from guardmark.core.estimate import Difference
 from guardmark.core.values import dataclass
 from guardmark.stats.arguments import (
     group_column,
@@ -31,6 +32,7 @@ from guardmark.stats.arguments import (
     require_fraction,
 )
 from guardmark.stats.distributions import two_sided_t, two_sided_z
+from guardmark.stats.drawing import draw_weights, percentile_limits
 from guardmark.stats.figures import Ratio
 from guardmark.stats.rates.clustered import group_freedom
 from guardmark.stats.rates.proportion import Limits, wilson_limits
@@ -39,9 +41,11 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from guardmark.stats.arguments import Floats, Ints
+    from guardmark.stats.drawing import DrawPlan
 
 _EFFECTIVE = "wilson at effective rows"
 _NO_VARIANCE = "no variance between groups to build an interval on"
+_FEWEST_DRAWN: Final = 6  # groups below which a bootstrap of them has too few different draws
 FEWEST_SEEDS: Final = 3
 """With two seeds a single difference would tell how seeds differ: limits came out too short."""
 
@@ -163,6 +167,55 @@ def share_mean(
         groups=None if groups is None else members,
         reason=limits.reason,
     )
+
+
+def mean_half_width(deviation: float, count: int, *, confidence: float = 0.95) -> float:
+    """Return half the width of the t interval of a mean of so many independent values.
+
+    `deviation` is their standard deviation with count - 1 below it, in the values' unit. One value
+    shows no spread: `count` must be at least 2.
+
+    Source: Student (1908), Biometrika 6:1.
+    """
+    require_count("count", count, least=2)
+    return two_sided_t(confidence, count - 1) * deviation / math.sqrt(count)
+
+
+def drawn_mean(
+    gaps: Floats, groups: ArrayLike, *, drawing: DrawPlan, confidence: float = 0.95
+) -> Difference:
+    """Estimate the mean of paired differences with no bounds, such as of tokens or money.
+
+    Args:
+        gaps: First minus second, one for each pair, in the unit of the mean. At least one.
+        groups: The group of each pair; whole groups are drawn.
+        drawing: Seed and number of replicates.
+        confidence: Nominal coverage, in (0, 1).
+
+    Returns:
+        The mean with percentile limits of a bootstrap of whole groups; without limits, and with the
+        reason, of fewer than 6 groups.
+
+    Source: Efron (1979), Annals of Statistics 7:1, of the ratio of sums to sizes over groups.
+    """
+    _, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    mean = Difference(
+        value=float(gaps.mean()),
+        low=None,
+        high=None,
+        confidence=confidence,
+        method="mean of paired differences, group bootstrap",
+        pairs=len(gaps),
+        groups=len(sizes),
+        reason=f"an interval for a mean needs {_FEWEST_DRAWN} groups, got {len(sizes)}",
+    )
+    if len(sizes) < _FEWEST_DRAWN:
+        return mean
+    sums = np.bincount(codes, weights=gaps)
+    blocks = draw_weights(len(sizes), drawing=drawing, rows=len(sizes))
+    means = np.concatenate([(weights @ sums) / (weights @ sizes) for weights in blocks])
+    low, high = percentile_limits(means, confidence)
+    return replace(mean, low=low, high=high, reason="")
 
 
 def gap_limits(gaps: Floats, codes: Ints, *, confidence: float) -> MeanLimits:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from guardmark.core.estimate import Difference, Estimate
 from guardmark.stats.arguments import require_fraction, require_part, require_rate
-from guardmark.stats.distributions import beta_quantile, two_sided_z
+from guardmark.stats.distributions import beta_quantile, two_sided_p, two_sided_z
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,6 +162,41 @@ def mover(first: Estimate, second: Estimate) -> Difference:
         pairs=min(first.trials, second.trials),
         reason=reason,
     )
+
+
+class BoundedRate(NamedTuple):
+    """A rate with the limits of its interval.
+
+    Attributes:
+        value: The rate.
+        low: Lower limit.
+        high: Upper limit.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+def mover_p_value(
+    first: BoundedRate, second: BoundedRate, *, confidence: float = 0.95
+) -> float | None:
+    """Return the two-sided p of "no difference" that goes with the limits of `mover`.
+
+    For two rates on samples of their own, whose intervals have this `confidence`: the gap in units
+    of the distance at which MOVER's limit meets zero, taken as normal. It is below 1 - confidence
+    just where MOVER's interval excludes zero. None where the limits that face each other leave no
+    distance, as at rates of 0 and 1.
+
+    Source: Newcombe (1998), Statistics in Medicine 17:873; Zou & Donner (2008), 27:1693.
+    """
+    lower, upper = first, second
+    if first.value > second.value:
+        lower, upper = second, first
+    distance = math.hypot(lower.high - lower.value, upper.value - upper.low)
+    if not distance:
+        return None
+    return two_sided_p((upper.value - lower.value) / distance * two_sided_z(confidence))
 
 
 def undefined_difference(*, neither: bool, confidence: float, method: str) -> Difference:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from guardmark.core.estimate import Estimate
     from guardmark.stats.arguments import Floats, Ints
     from guardmark.stats.rates.clustered import EffectiveCounts
 
@@ -147,6 +148,50 @@ def estimate_ratios(
             ratio = replace(bare, value=value, low=low, high=high, replicates=plan.replicates)
             ratios.append(ratio)
     return ratios
+
+
+def confidence_of_each(confidence: float) -> float:
+    """Return the coverage with which two independent intervals hold together with another.
+
+    Both hold with the product of their coverages: each needs the square root, 0.9747 for 0.95.
+    """
+    return math.sqrt(require_fraction("confidence", confidence))
+
+
+def product_of_shares(
+    first: Estimate, second: Estimate, *, confidence: float, reason: str = ""
+) -> Ratio:
+    """Return the product of two shares that were measured on different trials.
+
+    Both come with coverage `confidence_of_each`, and the limits of the product are those of the
+    rectangle of both intervals: at least `confidence`, so they are rather too wide than too narrow.
+    A first share of 0 makes the product 0 whatever the second is, whose limits are then 0 and 1.
+    Undefined, with the `reason` given, where either share is.
+
+    Source: independent intervals hold together with the product of their coverages; of products of
+    two rates Buehler (1957), JASA 52:482.
+    """
+    value, low, high = second.value, second.low, second.high
+    if first.value == 0:
+        value, low, high = 0.0, 0.0, 1.0
+    product = Ratio(
+        value=None,
+        low=None,
+        high=None,
+        confidence=confidence,
+        method="rectangle",
+        trials=first.trials,
+        groups=first.groups,
+        reason=reason,
+    )
+    if first.value is None or value is None:
+        return product
+    product = replace(product, value=first.value * value, reason="")
+    if low is None or first.low is None:
+        return product
+    if high is not None and first.high is not None:
+        product = replace(product, high=first.high * high)
+    return replace(product, low=first.low * low)
 
 
 def correlate(table: ArrayLike, *, weights: Ints | None = None) -> float:
