@@ -14,7 +14,11 @@ from guardmark.analysis.defense.bypasses import WorstSamples, find_worst
 from guardmark.analysis.defense.costs import PartRetries, read_part_usage
 from guardmark.analysis.defense.counted_run import MOST_HELD, read_for_report
 from guardmark.analysis.defense.defense_analysis import DefenseAnalysis, analyse_defense
-from guardmark.analysis.defense.doubts import find_alike, find_changed_texts
+from guardmark.analysis.defense.doubts import (
+    find_alike,
+    find_changed_texts,
+    find_flagged_texts,
+)
 from guardmark.analysis.defense.latency import asking_ranks
 from guardmark.analysis.defense.slices import FACETS, Slicer, TaxonomyCoverage, count_taxonomy
 from guardmark.analysis.pipeline.frame import SYSTEM, holds_parts
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.agents.figures import AgentAnalysis
     from guardmark.analysis.agents.replay import ReplayAnalysis
     from guardmark.analysis.compare.comparison import RunComparison
-    from guardmark.analysis.defense.doubts import AlikeAnswers, ChangedTexts
+    from guardmark.analysis.defense.doubts import AlikeAnswers, ChangedTexts, FlaggedTexts
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.defense.masking import Masking
     from guardmark.analysis.defense.native_categories import NativeCategory
@@ -88,6 +92,7 @@ class RunAnalysis:
         system_worst: The worst samples of the arms, or None without a pipeline.
         alike: Services that answered everything the same.
         changed_texts: Services that changed texts, where the unchanged ones went on.
+        flagged_texts: Services that flagged texts, which went on.
         unseen: What providers kept from guards and judges.
         systems: Arms against each other, or None with fewer than two.
         agent: Agents over suites, or None without any.
@@ -113,6 +118,7 @@ class RunAnalysis:
     system_worst: WorstSamples | None = None
     alike: tuple[AlikeAnswers, ...] = ()
     changed_texts: tuple[ChangedTexts, ...] = ()
+    flagged_texts: tuple[FlaggedTexts, ...] = ()
     unseen: tuple[Unseen, ...] = ()
     systems: RunComparison | None = None
     agent: AgentAnalysis | None = None
@@ -191,6 +197,7 @@ def analyse_run(
         **pipeline,
         alike=find_alike(reader, frame),
         changed_texts=find_changed_texts(reader, frame),
+        flagged_texts=find_flagged_texts(reader, frame),
         unseen=_unseen(reader, frame),
         spending=read_part_usage(reader, frame.manifest),
         planted=_planted(reader, chosen.confidence),

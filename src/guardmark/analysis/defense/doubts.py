@@ -108,31 +108,80 @@ class ChangedTexts:
     benign: Estimate
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlaggedTexts:
+    """A service that flagged texts, which went on all the same.
+
+    Attributes:
+        defense: Name of the defense.
+        words: Its own words for it, such as REVIEW.
+        attacks: Attacks that it flagged, of those it answered.
+        benign: Benign samples that it flagged, of those it answered.
+    """
+
+    defense: str
+    words: tuple[str, ...]
+    attacks: Estimate
+    benign: Estimate
+
+
 def find_changed_texts(reader: RecordReader, frame: Frame) -> tuple[ChangedTexts, ...]:
     """Find the services that changed texts and are counted as if they had allowed them."""
     found = []
     for arm in frame.arms:
         words = _words_for_changed(arm)
         if words and frame.weights is None:
-            changed = _changed(reader, frame, arm, words)
-            if changed is not None:
-                found.append(changed)
+            said = _count_words(reader, frame, arm, words)
+            if said is not None:
+                found.append(
+                    ChangedTexts(
+                        defense=arm.name, words=said.words, attacks=said.attacks, benign=said.benign
+                    )
+                )
+    return tuple(found)
+
+
+def find_flagged_texts(reader: RecordReader, frame: Frame) -> tuple[FlaggedTexts, ...]:
+    """Find the services that flagged texts, as their configurations say."""
+    found = []
+    for arm in frame.arms:
+        words = _words_that_mean(arm, "flag")
+        if words and frame.weights is None:
+            said = _count_words(reader, frame, arm, words)
+            if said is not None:
+                found.append(
+                    FlaggedTexts(
+                        defense=arm.name, words=said.words, attacks=said.attacks, benign=said.benign
+                    )
+                )
     return tuple(found)
 
 
 def _words_for_changed(arm: DefenseColumn) -> frozenset[str]:
     """Return the words of a service for a changed text that its configuration reads as allowed."""
+    return frozenset(word for word in _words_that_mean(arm, "allow") if says_changed(word))
+
+
+def _words_that_mean(arm: DefenseColumn, meaning: str) -> frozenset[str]:
+    """Return the words of a service that have some meaning in its configuration."""
     actions = arm.part.settings.get("actions")
     if not isinstance(actions, Mapping):
         return frozenset()
-    return frozenset(
-        word for word, meaning in actions.items() if meaning == "allow" and says_changed(word)
-    )
+    return frozenset(word for word, stated in actions.items() if stated == meaning)
 
 
-def _changed(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WordCount:
+    """How often a service said any of some words, and which of them it said."""
+
+    words: tuple[str, ...]
+    attacks: Estimate
+    benign: Estimate
+
+
+def _count_words(
     reader: RecordReader, frame: Frame, arm: DefenseColumn, words: frozenset[str]
-) -> ChangedTexts | None:
+) -> _WordCount | None:
     """Count the samples whose answer says one of the words, or None where no answer does."""
     seen, places = set[str](), []
     for record in reader.records(defense=arm.name, stage=Stage.DEFENSE):
@@ -145,8 +194,7 @@ def _changed(
     own = records.repeat.astype(np.int64) * frame.sample_count + records.sample
     marks = np.isin(own, places)
     rates = estimate_errors(frame, arm, blocked=marks, trials=arm.is_answered)
-    return ChangedTexts(
-        defense=arm.name,
+    return _WordCount(
         words=tuple(sorted(seen)),
         attacks=complement(rates.attack_success_rate),
         benign=rates.false_positive_rate,

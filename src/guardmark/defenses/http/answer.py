@@ -84,6 +84,7 @@ class AnswerRules:
         action: Where it names an action.
         actions: What each word of the action means.
         rewriting: Words of the action that mean that another text goes on.
+        flagging: Words of the action by which the text goes on and is recorded as flagged.
         score: Where the score stands.
         scale: How it becomes a risk in [0, 1].
         score_kind: What the score is.
@@ -106,6 +107,7 @@ class AnswerRules:
     action: JsonPath | None = None
     actions: Mapping[str, Outcome] = field(default_factory=dict)
     rewriting: frozenset[str] = frozenset()
+    flagging: frozenset[str] = frozenset()
     score: JsonPath | None = None
     scale: ScoreScale = _UNIT
     score_kind: ScoreKind = ScoreKind.SELF_REPORTED
@@ -397,10 +399,11 @@ def _by_action(rules: AnswerRules, path: JsonPath, document: object) -> tuple[st
     for word in words:
         if rules.actions[word] is Outcome.BLOCK:
             return word, Outcome.BLOCK
-    # Of several words the one that says how the text was changed is worth keeping.
-    changed = [word for word in words if says_changed(word)]
-    changed += [word for word in words if word in rules.rewriting]
-    return (changed or words)[0], Outcome.ALLOW
+    # Of several words the one that says how the text was changed, or flagged, is worth keeping.
+    telling = [word for word in words if says_changed(word)]
+    telling += [word for word in words if word in rules.rewriting]
+    telling += [word for word in words if word in rules.flagging]
+    return (telling or words)[0], Outcome.ALLOW
 
 
 def _by_value(rules: AnswerRules, path: JsonPath, document: object) -> Outcome:

@@ -59,6 +59,7 @@ _MEANS: Final = {
     "allow": Outcome.ALLOW,
     "block": Outcome.BLOCK,
     "rewrite": Outcome.ALLOW,  # another text goes on
+    "flag": Outcome.ALLOW,  # it goes on, and the service's word is recorded
 }
 Scalar = str | bool | int | float | None
 
@@ -240,7 +241,7 @@ class HttpSettings(GrownSettings):
     blocked: str | None = None
     blocked_when: BlockedWhen | list[Scalar] | Scalar = None
     action: str | None = None
-    actions: dict[str, Literal["allow", "block", "rewrite"]] = Field(default_factory=dict)
+    actions: dict[str, Literal["allow", "block", "rewrite", "flag"]] = Field(default_factory=dict)
     rewritten: str | None = None
     score: str | None = None
     score_range: tuple[float, float] = (0.0, 1.0)
@@ -444,6 +445,7 @@ class HttpSettings(GrownSettings):
             action=self._path(where, "action"),
             actions={word: _MEANS[meaning] for word, meaning in self.actions.items()},
             rewriting=frozenset(w for w, meaning in self.actions.items() if meaning == "rewrite"),
+            flagging=frozenset(w for w, meaning in self.actions.items() if meaning == "flag"),
             score=score,
             scale=ScoreScale(
                 lowest=self.score_range[0], highest=self.score_range[1], labels=self.score_labels

@@ -18,6 +18,7 @@ from guardmark.reports.chapters.advice import (
     write_worst,
 )
 from guardmark.reports.chapters.answer import write_answer
+from guardmark.reports.chapters.flags import write_flags
 from guardmark.reports.chapters.flow import FLOW_TABLE
 from guardmark.reports.chapters.judge_quality import write_planted
 from guardmark.reports.chapters.latency import RETRIES_TABLE, SPENDING_TABLE
@@ -138,6 +139,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
                 None,
                 (
                     write_masking(analysis),
+                    write_flags(analysis),
                     write_streaming(analysis),
                     write_turns(analysis),
                     write_native_categories(analysis),
