@@ -33,7 +33,7 @@ from guardmark.core.estimate import Estimate
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import AnswerMode, Verdict, VerdictLabel
 from guardmark.core.sample import Sample
-from guardmark.reports.chapters.pipeline import refusal_warnings
+from guardmark.reports.chapters.pipeline_warnings import refusal_warnings
 
 SAMPLES = [*(attack(n) for n in range(10)), *(benign(n) for n in range(10))]
 

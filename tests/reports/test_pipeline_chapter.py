@@ -26,8 +26,8 @@ from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Verdict, VerdictLabel
 from guardmark.core.sample import Sample
 from guardmark.interchange.records.writing import variants_csv
-from guardmark.reports.chapters.advice import Highlights, SampleStory
 from guardmark.reports.chapters.run_document import build_document, shorten
+from guardmark.reports.chapters.samples import Highlights, SampleStory
 from guardmark.reports.render.html.page import render_html
 from guardmark.reports.render.json.documents import summary_json
 from guardmark.reports.render.markdown import render_markdown

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from guardmark.app.results.run_diff import ChangedAnswer
     from guardmark.app.results.transcripts import Transcript
     from guardmark.core.sample import Sample
-    from guardmark.reports.chapters.advice import SampleStory
+    from guardmark.reports.chapters.samples import SampleStory
 
 
 _EXCERPT = 160
@@ -404,7 +404,7 @@ def _count_line(total: int, limit: int, chosen: Selection, *, among: int) -> str
         more = f"; --limit {total} shows them all"
     counted = f"{min(total, limit):,} of {total:,}"
     if chosen.flaw is not None and among > 1:
-        from guardmark.reports.chapters.advice import flaw_meaning
+        from guardmark.reports.chapters.samples import flaw_meaning
 
         meaning = flaw_meaning(chosen.flaw, among=among, is_system=chosen.is_system)
         counted = f"{counted} {meaning}"

@@ -14,7 +14,7 @@ from guardmark.core.chunks import split_prefix
 from guardmark.core.outcome import Outcome
 from guardmark.core.place import NO_GUARD, part_of
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.reports.chapters.advice import Highlights, Rewrite, SampleStory
+from guardmark.reports.chapters.samples import Highlights, Rewrite, SampleStory
 from guardmark.store.details import read_attempts
 from guardmark.store.schema import STAGES
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.bypasses import ListedSample
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.sample import Sample
-    from guardmark.reports.chapters.advice import SampleStory
+    from guardmark.reports.chapters.samples import SampleStory
     from guardmark.store.run_dir import RunDir
 
 

@@ -16,7 +16,7 @@ from guardmark.attacks.talks import spell_talk
 from guardmark.core.sample import Sample, Severity
 from guardmark.reports.chapters.adaptive.attack_success import ROUNDS
 from guardmark.reports.chapters.adaptive.operators import TIERS
-from guardmark.reports.chapters.advice import Rewrite
+from guardmark.reports.chapters.samples import Rewrite
 from guardmark.store.layers import ADAPTIVE, ATTACKER
 from guardmark.store.tries import read_tries
 

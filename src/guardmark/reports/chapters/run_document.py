@@ -10,13 +10,7 @@ from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import counted
 from guardmark.core.manifest import UNNAMED
 from guardmark.reports.chapters import comparison, latency, pipeline, summary, thresholds
-from guardmark.reports.chapters.advice import (
-    MORE_ADVICE,
-    Highlights,
-    draw_picture,
-    write_advice,
-    write_worst,
-)
+from guardmark.reports.chapters.advice import MORE_ADVICE, draw_picture, write_advice
 from guardmark.reports.chapters.answer import write_answer
 from guardmark.reports.chapters.flags import write_flags
 from guardmark.reports.chapters.flow import FLOW_TABLE
@@ -26,6 +20,7 @@ from guardmark.reports.chapters.masking import write_masking
 from guardmark.reports.chapters.method import parts_line, write_configuration, write_method
 from guardmark.reports.chapters.native_categories import write_native_categories
 from guardmark.reports.chapters.pipeline import SYSTEM_TABLE
+from guardmark.reports.chapters.samples import Highlights, write_worst
 from guardmark.reports.chapters.slices import (
     write_blind_spots,
     write_categories,

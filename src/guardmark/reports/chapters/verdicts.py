@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.analysis.settings import RelianceLimits
     from guardmark.core.estimate import Estimate
-    from guardmark.reports.chapters.advice import SampleStory
+    from guardmark.reports.chapters.samples import SampleStory
 
 _OF_SYSTEMS: Final = {Reliance.NOT_ALONE: "Not enough"}
 """A whole system stands alone anyway, so the word is left out."""

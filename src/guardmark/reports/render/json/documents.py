@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.values import dataclass
 from guardmark.reports.chapters.advice import advice_sentence
 from guardmark.reports.chapters.comparison import pair_sentence
-from guardmark.reports.chapters.pipeline import legacy_note, warnings_of
+from guardmark.reports.chapters.pipeline import legacy_note
+from guardmark.reports.chapters.pipeline_warnings import warnings_of
 from guardmark.reports.chapters.small_slices import stability_warnings
 from guardmark.reports.render.json.encoder import encode, lay_out
 
