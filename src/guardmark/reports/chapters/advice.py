@@ -1,4 +1,4 @@
-"""What to do next: recommendations with their commands, and how sure one can be."""
+"""What to do next: recommendations with their commands, and how sure the figures are."""
 
 from __future__ import annotations
 
