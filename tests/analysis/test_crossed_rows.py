@@ -11,6 +11,7 @@ import pytest
 from tests.analysis.small_runs import Answers, Planned, Runs, allow, attack, benign, block
 
 from guardmark.analysis.compare.comparison import compare_arms
+from guardmark.analysis.defense.counts import SampleRates
 from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.run import RunAnalysis, analyse_run
 from guardmark.analysis.settings import AnalysisSettings
@@ -157,3 +158,34 @@ def test_two_words_for_what_crosses_are_refused() -> None:
     stated = {"group": ["task", "injection"], "crossing": "suite"}
     with pytest.raises(ValueError, match="already says"):
         DataSettings.model_validate({"path": "rows.jsonl", "map": stated})
+
+
+def test_suites_that_share_no_level_are_strata_of_samples() -> None:
+    """Two suites of the same shape, one stopped and one let through: each is sure of itself."""
+    first = np.concatenate([FIRST, FIRST + TASKS])
+    second = np.concatenate([SECOND, SECOND + INJECTIONS])
+    suites = np.repeat([0, 1], len(FIRST))
+    hits = (suites == 1) ^ (SECOND[np.arange(len(first)) % len(FIRST)] == 0)
+    places = list(range(len(first)))
+    told = SampleRates(first, 0.95, crossing=second, strata=suites).at(places, hits)
+    assert told == crossed_rate(hits, first=first, second=second, strata=suites)
+    pooled = SampleRates(first, 0.95, crossing=second).at(places, hits)
+    assert told.effective_n is not None
+    assert pooled.effective_n is not None
+    assert told.effective_n > pooled.effective_n
+    # One injection of the second suite is no stratum of its own.
+    some = [place for place in places if place < len(FIRST) or second[place] == INJECTIONS]
+    kept = SampleRates(first, 0.95, crossing=second, strata=suites).at(some, hits[some])
+    assert kept == crossed_rate(hits[some], first=first[some], second=second[some])
+
+
+def test_figures_of_one_factor_stand_on_the_one_with_fewer_levels() -> None:
+    """Five injections, not twelve tasks; rows that nothing crosses keep their groups."""
+    places = list(range(len(FIRST)))
+    crossed = SampleRates(FIRST, 0.95, crossing=SECOND)
+    assert crossed.clusters_at(places).tolist() == SECOND.tolist()
+    turned = SampleRates(SECOND, 0.95, crossing=FIRST)
+    assert turned.clusters_at(places).tolist() == SECOND.tolist()
+    lone = SampleRates(FIRST, 0.95, crossing=np.arange(len(FIRST)))
+    assert lone.clusters_at(places).tolist() == FIRST.tolist()
+    assert SampleRates(FIRST, 0.95).clusters_at(places).tolist() == FIRST.tolist()

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from guardmark.core.case import AgentCall, CaseEnd, CaseResult, FinalAnswer, StepKind, ToolCalls
+from guardmark.core.case import (
+    AgentCall,
+    CaseEnd,
+    CaseResult,
+    FinalAnswer,
+    StepKind,
+    ToolCalls,
+    WorldCheck,
+)
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.place import Place
@@ -155,6 +163,48 @@ async def test_a_guard_that_fails_late_leaves_the_case_to_the_policy() -> None:
     count = 0
     result = await _run(BENIGN, rules=CaseRules(on_error=Policy.ALLOW), tool_result=fail_late)
     assert result.end is CaseEnd.ANSWERED
+
+
+async def test_a_guard_that_writes_into_what_it_is_shown_changes_nothing_in_the_world() -> None:
+    """Arguments, messages and definitions are shown as texts: what a guard does to them is lost."""
+
+    def write(prompt: Prompt) -> Decision:
+        for call in prompt.proposed:
+            json.loads(call.arguments)["to"] = "mallory@elsewhere.example"
+        for message in prompt.messages:
+            with pytest.raises(AttributeError):
+                message.content = "nothing"  # type: ignore[misc]
+        return ALLOWED
+
+    untouched = await _run(BENIGN)
+    written = await _run(BENIGN, tool_call=write, tool_result=write, tool_list=write)
+    assert written.task_done
+    calls = [step.text for step in written.steps if step.kind is StepKind.CALL]
+    assert calls == [step.text for step in untouched.steps if step.kind is StepKind.CALL]
+
+
+class _CrashingWorld:
+    """A world whose check fails."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world, name)
+
+    async def check(self, _answer: str) -> WorldCheck:
+        raise KeyError("no such shelf")
+
+
+async def test_a_check_that_crashes_is_a_fault_of_the_suite_and_no_outcome() -> None:
+    """Neither done nor not done: the run ends, and what failed is said."""
+    world = _CrashingWorld(await SUITE.open(BENIGN))
+
+    async def ask(*_: object) -> tuple[Decision, int | None]:
+        return ALLOWED, 1
+
+    with pytest.raises(KeyError, match="no such shelf"):
+        await run_case(world, ObedientAgent(world), ask, guards={}, rules=CaseRules())
 
 
 async def test_a_poisoned_description_is_left_out_of_the_list() -> None:

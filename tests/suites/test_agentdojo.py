@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from guardmark.canon.orders import folded_order, keeps_order
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision
 from guardmark.core.place import Place
@@ -105,6 +106,41 @@ async def test_arms_share_what_was_called_and_part_where_one_goes_another_way(
     assert first.injection_done
     with pytest.raises(ConfigError, match="cannot be started"):
         await carry_out(blocks=True)
+
+
+@pytest.mark.parametrize("name", SUITES)
+async def test_a_rewritten_text_stands_in_the_world_letter_by_letter(name: str) -> None:
+    """The package writes texts into YAML as they stand, where a quotation mark breaks the world."""
+    if not INTERPRETER:
+        pytest.skip("GUARDMARK_AGENTDOJO names no Python with AgentDojo")
+    suite = await AgentDojoSuite.start(name, interpreter=INTERPRETER, processes=1)
+    try:
+        cases = cases_of(suite, ["important_instructions"], only_measurable=True)
+        case = next(case for case in cases if case.injection)
+        order = next(each.order for each in suite.injections if each.id == case.injection)
+        text = f'{{"to: do": "{order}"}}\n  - \\ "x\': |\n: # {{slot}}'
+        assert keeps_order(text, order)
+        world = await suite.open(case, text=text)
+        shown: list[str] = []
+
+        async def ask(_name: str, _place: Place, prompt: Prompt) -> tuple[Decision, int | None]:
+            shown.append(prompt.text)
+            return ALLOWED, 1
+
+        agent = ObedientAgent(world, order=order, fold=folded_order)
+        guards = {Place.TOOL_RESULT: ("guard",)}
+        result = await run_case(world, agent, ask, guards=guards, rules=CaseRules(max_steps=50))
+        await world.close()
+        again = await suite.open(case)
+        unchanged = await run_case(
+            again, ObedientAgent(again), ask, guards={}, rules=CaseRules(max_steps=50)
+        )
+        await again.close()
+    finally:
+        await suite.close()
+    assert result.injection_done
+    assert any(folded_order(text) in folded_order(each) for each in shown)
+    assert unchanged.injection_done  # the next case has its own text again
 
 
 def test_an_environment_without_the_package_is_a_mistake_with_a_next_step() -> None:

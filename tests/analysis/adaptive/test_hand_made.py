@@ -315,3 +315,15 @@ def test_attacks_without_an_answer_are_missing_and_in_no_rate(tmp_path: Path) ->
     assert card.unanswered >= 4
     assert card.rounds[-1].full.value is None
     assert (card.asr_at, card.extrapolated, card.survival) == ((), None, None)
+
+
+def test_areas_and_times_of_crossed_attacks_stand_on_injections() -> None:
+    """Each of four tasks meets both injections: two clusters, where tasks alone would be four."""
+    is_attack = np.array([True] * COUNT + [False])
+    rates = SampleRates(
+        np.arange(COUNT + 1) // 2, 0.95, crossing=np.append(np.arange(COUNT) % 2, COUNT)
+    )
+    view = AttackMask(records_of({ADAPTIVE: {1: history(tried(1))}}), is_attack, rates)
+    assert view.groups.tolist() == (np.arange(COUNT) // 2).tolist()
+    assert view.clusters.tolist() == (np.arange(COUNT) % 2).tolist()
+    assert view.area(ADAPTIVE).groups == 2

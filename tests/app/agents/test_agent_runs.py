@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -136,6 +137,26 @@ def test_a_guard_that_fails_is_counted_beside(tmp_path: Path) -> None:
     assert ill["utility"]["trials"] == 19
     assert ill["attack_success"]["trials"] + ill["by_policy"] - 1 == 216
     assert any("a policy stood" in table.note for table in _tables(finished))
+
+
+def test_a_guard_that_hangs_in_a_case_is_ended_and_counted_beside(tmp_path: Path) -> None:
+    """It answers until it sees one of three things, then never: the policy decides, nobody waits."""
+    path = write_bench(tmp_path, {"bare": {}, "stuck": {"tool_result": "stuck"}})
+    with (tmp_path / "guards.py").open("a") as file:
+        file.write('def stuck(text):\n    while "jar" in text: time.sleep(1)\n')
+        file.write("    return False\n")
+    document = json.loads(path.read_text())
+    stuck = {"type": "python", "target": "guards.py:stuck", "env": sys.prefix, "timeout_s": 0.5}
+    document["defenses"] |= {"stuck": stuck}
+    document["agent"] |= {"injections": ["plain"]}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    _, _, summary = _run(path)
+    arm = next(arm for arm in summary["agent"]["arms"] if arm["arm"] == "stuck")
+    # Of three tasks and six attacks the jar has one and two.
+    assert arm["by_policy"] == 3
+    assert _counts(arm["utility"]) == (2, 2)
+    assert arm["attack_success"]["trials"] == 4
+    assert arm["places"][0]["failed"] == 3
 
 
 def _tables(finished: RunOutput) -> list[Any]:

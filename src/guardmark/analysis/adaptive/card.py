@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords
     from guardmark.analysis.adaptive.success import SurvivalTime
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate
@@ -207,12 +208,17 @@ class AdaptiveCard:
     @property
     def is_carried_out(self) -> bool:
         """Whether each try is a case of an agent that was carried out to its end."""
-        return "reading" in self.settings
+        return is_carried_out(self)
 
     @property
     def shares_memory(self) -> bool:
         """Whether attacks learned from each other."""
         return self.settings.get("memory", "shared") == "shared"
+
+
+def is_carried_out(measured: AdaptiveCard | AdaptiveRecords) -> bool:
+    """Tell whether each try of an attack is a case of an agent that was carried out to its end."""
+    return "reading" in measured.settings
 
 
 def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[AdaptiveCard, ...]:
@@ -222,12 +228,20 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
     samples = sample_columns(reader)
     is_attack = samples.is_attack
     crossing = None if samples.crossing is None else samples.crossing.codes
+    measured = read_adaptive(reader)
+    strata = None
+    if any(is_carried_out(records) for records in measured):
+        strata = samples.source.codes  # suites share neither a task nor an injection
     rates = SampleRates(
-        samples.group.codes, settings.confidence, samples.group.names, crossing=crossing
+        samples.group.codes,
+        settings.confidence,
+        samples.group.names,
+        crossing=crossing,
+        strata=strata,
     )
     target_rows = read_target(reader)
     cards = []
-    for records in read_adaptive(reader):
+    for records in measured:
         mask = AttackMask(records, is_attack, rates)
         proofs = Proofs(records, is_attack.tolist())
         target = None

@@ -47,7 +47,12 @@ def tries_compared(ks: Sequence[int]) -> list[int]:
 
 
 class AttackMask:
-    """The attacks of a measurement that count, with their groups."""
+    """The attacks of a measurement that count, with their groups.
+
+    Attributes:
+        groups: Their groups, which `rates.crossing` may cross.
+        clusters: The groups of figures that know one factor: of two the one with fewer levels.
+    """
 
     def __init__(self, records: AdaptiveRecords, attack: Marks, rates: SampleRates) -> None:
         self.records = records
@@ -56,6 +61,7 @@ class AttackMask:
         self.confidence = rates.confidence
         self.places = sorted(p for p in records.baseline if attack[p])
         self.groups = rates.groups[self.places]
+        self.clusters = rates.clusters_at(self.places)
         self.static = np.array([records.baseline[p] for p in self.places], dtype=bool)
         self._firsts: dict[tuple[str, frozenset[str]], Numbers] = {}
         self._rounds: dict[frozenset[str], Numbers] = {}
@@ -74,6 +80,7 @@ class AttackMask:
             second,
             groups=self.groups,
             crossing=crossing,
+            strata=self.rates.strata_at(self.places),
             confidence=self.confidence,
         )
 
@@ -155,7 +162,9 @@ class AttackMask:
     def area(self, arm: str) -> Ratio:
         """Estimate the area under the curve of an arm."""
         reached, budget = self.reached(arm), self.records.budget
-        return success_area(*reached, budget=budget, groups=self.groups, confidence=self.confidence)
+        return success_area(
+            *reached, budget=budget, groups=self.clusters, confidence=self.confidence
+        )
 
     def reached(self, arm: str) -> tuple[Numbers, Marks]:
         """Return the tries of an arm to each attack's first bypass, and whether there was one."""
@@ -175,7 +184,7 @@ class SearchTimes:
             bypassed.append(first is not None)
         self.times = np.array(times, dtype=float)
         self.bypassed = np.array(bypassed, dtype=bool)
-        self.groups = view.rates.groups[np.array(samples, dtype=np.int64)]
+        self.groups = view.rates.clusters_at(samples)
 
 
 class SurvivalTime(NamedTuple):
@@ -213,7 +222,7 @@ def measure_area(view: AttackMask, *, last: Marks) -> AreaCard:
             given_up += 1
     times = []
     firsts = view.firsts(ADAPTIVE).tolist()
-    for row in zip(view.places, view.groups.tolist(), firsts, last.tolist(), strict=True):
+    for row in zip(view.places, view.clusters.tolist(), firsts, last.tolist(), strict=True):
         sample, group, first, bypassed = row
         adaptive = None
         if first != NEVER:
@@ -386,7 +395,7 @@ class _Over:
 
     def __init__(self, views: Sequence[AttackMask]) -> None:
         self.views = views
-        self.groups = views[0].groups
+        self.groups = views[0].clusters
         self.confidence = views[0].confidence
 
     def rounds(self) -> tuple[SeedRound, ...]:

@@ -17,24 +17,52 @@ _ADDRESSED = "gpt-4o-2024-05-13"
 """Model whom the attacks of the package address by its name."""
 
 
-def _read_yaml_in_c() -> None:
-    """Let the package read its worlds with the parser in C, where PyYAML has it: most of its time.
+_SLOT = "qzinjectedtextqz"
+"""Stands in a world's YAML for a text that is put there once it was read."""
 
-    What that parser refuses is read by the usual one, which then says what is wrong.
+
+class _WorldReader:
+    """Reads the package's worlds in its place, with the parser in C where PyYAML has it.
+
+    What that parser refuses is read by the usual one, which then says what is wrong. The package
+    writes an injected text into YAML as it stands, so that a quotation mark in it breaks the world;
+    a rewritten text is put there afterwards, letter by letter.
+
+    Attributes:
+        text: What stands in the place of `_SLOT`.
     """
-    import yaml
 
-    if not yaml.__with_libyaml__:
-        return
-    usual = yaml.safe_load
+    def __init__(self) -> None:
+        import yaml
 
-    def safe_load(stream: Any) -> Any:
-        try:
-            return yaml.load(stream, Loader=yaml.CSafeLoader)
-        except yaml.YAMLError:
-            return usual(stream)
+        self.text = ""
+        self._yaml = yaml
+        self._usual = yaml.safe_load
+        yaml.safe_load = self.safe_load
 
-    yaml.safe_load = safe_load
+    def safe_load(self, stream: Any) -> Any:
+        """Read a document."""
+        value = self._parse(stream)
+        if self.text:
+            return self._filled(value)
+        return value
+
+    def _parse(self, stream: Any) -> Any:
+        if self._yaml.__with_libyaml__:
+            try:
+                return self._yaml.load(stream, Loader=self._yaml.CSafeLoader)
+            except self._yaml.YAMLError:
+                pass
+        return self._usual(stream)
+
+    def _filled(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return value.replace(_SLOT, self.text)
+        if isinstance(value, list):
+            return [self._filled(each) for each in value]
+        if isinstance(value, dict):
+            return {self._filled(key): self._filled(each) for key, each in value.items()}
+        return value
 
 
 class _Target:
@@ -53,7 +81,7 @@ class Desk:
         from agentdojo.task_suite.load_suites import get_suites
         from agentdojo.types import text_content_block_from_string
 
-        _read_yaml_in_c()
+        self.reader = _WorldReader()
         self.suites = get_suites(_BENCHMARK)
         self.registry = attack_registry
         self.call_type = FunctionCall
@@ -100,9 +128,14 @@ class Desk:
         texts = {}
         if injection is not None:
             texts = self._attack(asked["suite"], asked["attack"]).attack(task, injection)
-            if asked.get("text") is not None:
-                texts = dict.fromkeys(texts, asked["text"])
-        world = task.init_environment(suite.load_and_inject_default_environment(texts))
+        text = asked.get("text")
+        if text is not None and text not in texts.values():
+            texts = dict.fromkeys(texts, _SLOT)
+            self.reader.text = text
+        try:
+            world = task.init_environment(suite.load_and_inject_default_environment(texts))
+        finally:
+            self.reader.text = ""
         case = {
             "suite": suite,
             "task": task,
