@@ -59,6 +59,10 @@ PROXY_WORDINGS: Final = ("ignore-previous",)
 AGENTDOJO: Final = HERE / "agentdojo"
 
 
+class RunFailedError(Exception):
+    """A run ended without a summary."""
+
+
 def measure(config: Path, cache: Path, *, cut: Sequence[str]) -> Path:
     """Run guardmark over a configuration, unless that was done with what is installed now."""
     installed = sorted((cache / "envs").glob("*/ready"))
@@ -76,9 +80,14 @@ def measure(config: Path, cache: Path, *, cut: Sequence[str]) -> Path:
     (home / SESSIONS).mkdir(parents=True)
     variables = {**os.environ, **QUIET, "HOME": str(home)}
     command = [sys.executable, "-m", "guardmark", "run", str(config), "--out", str(out), "--quiet"]
-    done = subprocess.run([*cut, *command], env=variables, check=False).returncode
+    done = subprocess.run(
+        [*cut, *command], env=variables, stderr=subprocess.PIPE, text=True, check=False
+    )
+    sys.stderr.write(done.stderr)
     if not (out / "summary.json").is_file():
-        raise SystemExit(f"The run {config.stem} ended with {done} and wrote no summary.")
+        said = " ".join(done.stderr.split()).partition(" Next: ")[0] or "no word"
+        ended = f"the run {config.stem} ended with {done.returncode} and wrote no summary"
+        raise RunFailedError(f"{ended}: {said[:300]}")
     return out
 
 
@@ -129,8 +138,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS, help="these parts alone")
     parser.add_argument("--page-only", action="store_true", help="write the page again")
     options = parser.parse_args(arguments)
+    for path in (options.results, options.page):  # before hours are spent
+        path.parent.mkdir(parents=True, exist_ok=True)
     if not options.page_only:
-        results = _Study(options).measured()
+        try:
+            results = _Study(options).measured()
+        except RunFailedError as failed:
+            print(f"{failed}\nWhat was measured is kept: the same command goes on from here.")
+            return 1
         text = json.dumps(results, indent=1, ensure_ascii=False)
         options.results.write_text(text + "\n", encoding="utf-8")
     results = json.loads(options.results.read_text(encoding="utf-8"))
@@ -149,18 +164,21 @@ class _Study:
         self.cache = options.cache.resolve()
         self.cache.mkdir(parents=True, exist_ok=True)
         self.cut = _cut_off()
+        self.without: list[dict[str, str]] = []  # suites that could not be installed
 
     def measured(self) -> dict[str, Any]:
         """Install every guard, measure the parts that are wanted, and keep the others."""
         before: dict[str, Any] = {}
         if set(self.options.part) != set(PARTS) and self.options.results.is_file():
             before = json.loads(self.options.results.read_text(encoding="utf-8"))
-        guards, skipped = self._installed()
-        held = self._controls(guards)
+        installed, skipped = self._installed()
+        held = self._controls(installed, skipped)
+        guards = [guard for guard in installed if guard.name in held]
         kept = ("places", "one_word", "agentdojo", "spelt", "proxies")
         parts: dict[str, Any] = {key: before.get(key, {}) for key in kept}
         for part in self.options.part:
             parts |= dict(getattr(self, f"_{part}")(guards, held))
+        skipped += self.without
         listed = tomllib.loads((self.options.more / "left-out.toml").read_text(encoding="utf-8"))
         return {
             "is_network_cut": bool(self.cut),
@@ -192,18 +210,34 @@ class _Study:
                 guards.append(guard)
         return guards, skipped
 
-    def _controls(self, guards: Sequence[AgentGuard]) -> dict[str, dict[str, Any]]:
+    def _controls(
+        self, guards: Sequence[AgentGuard], skipped: list[dict[str, str]]
+    ) -> dict[str, dict[str, Any]]:
+        """Ask each guard its controls; one that cannot be asked is left out, with the reason."""
         held: dict[str, dict[str, Any]] = {}
         for place in PLACES:
             chosen = standing_at(guards, place)
-            if chosen:
-                held |= controls_held(
-                    self._run(write_asked_twice(place, chosen, self.cache)), chosen
-                )
+            if not chosen:
+                continue
+            try:
+                held |= self._asked_twice(place, chosen)
+            except RunFailedError:
+                for guard in chosen:  # one of them ended the run of all: each by itself says which
+                    try:
+                        held |= self._asked_twice(place, [guard])
+                    except RunFailedError as failed:
+                        skipped.append(_left_out(guard, failed))
         for guard in standing_at(guards, "proxy"):
-            run = self._run(write_proxy_control(guard, self.cache))
+            try:
+                run = self._run(write_proxy_control(guard, self.cache))
+            except RunFailedError as failed:
+                skipped.append(_left_out(guard, failed))
+                continue
             held[guard.name] = proxy_control_held(run, guard)
         return held
+
+    def _asked_twice(self, place: str, guards: Sequence[AgentGuard]) -> dict[str, dict[str, Any]]:
+        return controls_held(self._run(write_asked_twice(place, guards, self.cache)), guards)
 
     def _run(self, config: Path) -> Path:
         print(f"{config.stem} ...", flush=True)
@@ -233,6 +267,8 @@ class _Study:
         self, guards: Sequence[AgentGuard], held: dict[str, dict[str, Any]]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         interpreter = self._agentdojo_python()
+        if interpreter is None:
+            return
         steady = {name for name, each in held.items() if each.get("is_steady")}
         places = {}
         for place in PLACES:
@@ -256,15 +292,19 @@ class _Study:
             added = self._orders_carried_out(config)
         yield "spelt", added
 
-    def _agentdojo_python(self) -> Path:
-        """Return the Python that has AgentDojo, in an environment of its own."""
+    def _agentdojo_python(self) -> Path | None:
+        """Return the Python that has AgentDojo; None, and told, where it cannot be installed."""
         if os.environ.get("GUARDMARK_AGENTDOJO"):
             return Path(os.environ["GUARDMARK_AGENTDOJO"])
         stated = tomllib.loads((AGENTDOJO / "guard.toml").read_text(encoding="utf-8"))
         package = Guard(name="agentdojo", **stated)
         reason = install(package, AGENTDOJO, self.cache)
         if reason:
-            raise SystemExit(f"AgentDojo could not be installed: {reason}")
+            print(f"AgentDojo {package.version}: {reason}; its suites are left out", flush=True)
+            self.without.append(
+                {"package": package.package, "version": package.version, "reason": reason}
+            )
+            return None
         return self.cache / "envs" / "agentdojo" / "bin" / "python"
 
     def _proxies(
@@ -276,6 +316,12 @@ class _Study:
                 write_proxy(each, self.cache, wordings=PROXY_WORDINGS) for each in [None, *chosen]
             ]
             yield "proxies", counted([self._run(config) for config in configs], baselines=())
+
+
+def _left_out(guard: AgentGuard, failed: RunFailedError) -> dict[str, str]:
+    print(f"{guard.name} {guard.version}: left out, {failed}", flush=True)
+    reason = str(failed).replace("|", "/")
+    return {"package": guard.package, "version": guard.version, "reason": reason}
 
 
 def _cut_off() -> list[str]:

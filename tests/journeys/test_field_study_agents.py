@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -168,3 +170,49 @@ def test_the_proxy_that_hands_everything_on_changes_nothing(tmp_path: Path) -> N
         assert actions == ({"allow"} if case["arm"] == PASSES_ALL else set())
     assert cases[BARE] == cases[PASSES_ALL]
     assert {injected for _, _, injected in cases[BARE]} == {None, True}
+
+
+@pytest.mark.slow
+def test_a_guard_that_cannot_be_asked_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+    """One lacks what it imports, one is not what its lock says: neither ends the study of a third."""
+    kept = {"package": "kept", "version": "1.0", "registry": "pypi", "licence": "MIT"}
+    stated = kept | {"kind": "rules", "purpose": "injection", "decides": "by one phrase"}
+    stated |= {"claim": "none", "source": "this test"}
+    phrase = 'return "ignore all previous instructions" in text.lower()'
+    workers = {
+        "good": f"def check(text):\n    {phrase}\n",
+        "broken": f"import not_there_any_more\n\n\ndef check(text):\n    {phrase}\n",
+        "gone": f"def check(text):\n    {phrase}\n",
+    }
+    for name, worker in workers.items():
+        folder = tmp_path / "guards" / name
+        folder.mkdir(parents=True)
+        lines = [f'{key} = "{value}"' for key, value in (stated | {"package": name}).items()]
+        (folder / "guard.toml").write_text("\n".join(lines), encoding="utf-8")
+        (folder / "worker.py").write_text(worker, encoding="utf-8")
+        lock = "./not-there.whl --hash=sha256:00\n" if name == "gone" else ""
+        (folder / "requirements.lock").write_text(lock, encoding="utf-8")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "left-out.toml").write_text("package = []\n", encoding="utf-8")
+    results, page = tmp_path / "new" / "agents.json", tmp_path / "new" / "agents.md"
+    options = {
+        "--cache": tmp_path / "cache",
+        "--guards": tmp_path / "guards",
+        "--more": tmp_path / "more",
+        "--results": results,
+        "--page": page,
+        "--part": "errands",
+    }
+    words = [str(STUDY / "agents.py")]
+    for name, value in options.items():
+        words += [name, str(value)]
+    subprocess.run([sys.executable, *words], check=True, capture_output=True)
+    told = json.loads(results.read_text(encoding="utf-8"))
+    assert [guard["name"] for guard in told["guards"]] == ["good"]
+    reasons = {each["package"]: each["reason"] for each in told["left_out"]}
+    assert "not_there_any_more" in reasons["broken"]
+    assert "ended with 1" in reasons["gone"]
+    names = [arm["name"] for arm in told["places"]["tool_result"]["arms"]]
+    assert "good" in names
+    assert not {"broken", "gone"}.intersection(names)
+    assert "not_there_any_more" in page.read_text(encoding="utf-8")
