@@ -21,6 +21,7 @@ from guardmark.app.results.reporting import report
 from guardmark.app.run.running import RunOptions, RunResult, Session
 from guardmark.core.errors import BudgetReached, ConfigError
 from guardmark.engine.runner import Ending
+from guardmark.reports.chapters.agents import comparison_document
 
 READ, WRITTEN, PER_CALL = 100, 10, 0.002
 TASKS = 3
@@ -112,6 +113,9 @@ async def test_a_case_and_a_comparison_tell_it(tmp_path: Path, serve: Serve) -> 
     assert compared is not None
     assert {each.arm for each in compared.spending} == {"bare", "words"}
     assert compared.pairs == _agent(path).pairs
+    document = comparison_document(compared.runs, compared.pairs, compared.spending)
+    shown = [block.id for block in document.blocks if not getattr(block, "collapsed", False)]
+    assert "agent-more" in shown
 
 
 async def test_two_arms_differ_by_what_a_hand_counts(tmp_path: Path, serve: Serve) -> None:

@@ -533,10 +533,13 @@ def comparison_document(
     takes = None
     if spending:
         takes = spending_table(spending)
+    more = _more_table(pairs)
+    if more is not None:
+        more = replace(more, collapsed=False)
     return Document(
         title="Arms against each other",
         subtitle=", ".join(runs),
-        sections=(section("agent-pairs", "", _pairs_table(pairs), _more_table(pairs), takes),),
+        sections=(section("agent-pairs", "", _pairs_table(pairs), more, takes),),
     )
 
 
