@@ -1,6 +1,6 @@
 """Write `manifest.json` beside each built-in data set: version, counts and hashes.
 
-Run it after a change of built-in data, raise the version in `datasets/builtin.py` first, and
+Run it after a change of built-in data, raise the version in `datasets/builtin/sets.toml` first, and
 put the new hash into the data card. A test compares all three with the files.
 
 Usage: python scripts/seal_builtin.py [--check]

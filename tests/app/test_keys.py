@@ -24,14 +24,14 @@ def known_keys() -> dict[str, dict[str, Any]]:
 
 
 def test_no_key_lacks_its_sentence() -> None:
-    """Editors show it beside the key, and so does the reference."""
+    """Editors show it beside the key, and so does the reference; it stands in `app/keys.toml`."""
     unsaid = [
         f"{kind}.{key}"
         for kind, keys in known_keys().items()
         for key, said in keys.items()
         if not str(said.get("description", "")).endswith(".")
     ]
-    assert unsaid == []
+    assert unsaid == [], "each needs a sentence in src/guardmark/app/keys.toml"
     page = PAGE.read_text(encoding="utf-8")
     assert f"| `error_limit` | {WORDS['RunSettings']['error_limit']} |" in page
 
