@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from guardmark.stats.planning import (
     plan_zero_events,
     rows_for_margin,
     rows_to_decide,
+    smallest_detectable,
 )
 from guardmark.stats.rates.clustered import wilson_default
 from guardmark.stats.rates.proportion import trials_for_half_width, wilson, wilson_half_width
@@ -427,3 +429,27 @@ def test_the_design_effect_says_what_the_simulation_says(rate: float, limit: flo
     simulated = plan_decision(rate, limit, layout=layout)
     rough = layout.worth(plan_decision(rate, limit).rows)
     assert 0.9 <= rough / simulated.rows <= 1.05
+
+
+def test_the_smallest_detectable_difference_is_wider_than_the_interval_by_its_power() -> None:
+    """The half width times (z + z of 80 %) / z, 1.43 for 95 %."""
+    difference = bonett_price(PairedTable(both=10, first_only=20, second_only=10, neither=60))
+    assert difference.low is not None
+    assert difference.high is not None
+    half = (difference.high - difference.low) / 2
+    found = smallest_detectable(difference, largest_group=0.01)
+    assert found == pytest.approx(half * (1.959964 + 0.841621) / 1.959964, rel=1e-6)
+
+
+def test_where_one_group_dominates_nothing_is_said_to_be_detectable() -> None:
+    """Whether anything is found then hangs on that group alone."""
+    alone = bonett_price(PairedTable(both=10, first_only=20, second_only=10, neither=60))
+    grouped = replace(alone, groups=40)
+    assert smallest_detectable(grouped, largest_group=0.1) is not None
+    assert smallest_detectable(grouped, largest_group=0.9) is None
+
+
+def test_without_an_interval_nothing_is_said_to_be_detectable() -> None:
+    """Undefined, and not zero."""
+    nothing = bonett_price(PairedTable(both=0, first_only=0, second_only=0, neither=0))
+    assert smallest_detectable(nothing, largest_group=0.0) is None

@@ -92,7 +92,9 @@ class FacetLimit:
     @property
     def rule(self) -> str:
         """Name of the setting, such as `per_language.asr_upper`."""
-        return f"{OF_SLICES}{self.facet}.{'asr_upper' if self.is_attack else 'fpr_upper'}"
+        if self.is_attack:
+            return f"{OF_SLICES}{self.facet}.asr_upper"
+        return f"{OF_SLICES}{self.facet}.fpr_upper"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,8 +262,10 @@ def _decide(measured: Sequence[_Measured]) -> tuple[GateCheck, ...]:
     """
     family = []
     for check, _ in measured:
-        of_slice = check.rule.startswith(OF_SLICES)
-        family.append(check.p_value if of_slice else None)
+        if check.rule.startswith(OF_SLICES):
+            family.append(check.p_value)
+        else:
+            family.append(None)
     adjusted_p = {at: p for at, p in enumerate(holm(family)) if p is not None}
     checks = []
     for at, (check, rate) in enumerate(measured):
@@ -398,17 +402,17 @@ _ENDED: Final = "the defense was ended early by a rule, which makes its slices e
 def _facets(frame: Frame, arm: DefenseColumn, limits: Sequence[FacetLimit]) -> Iterator[_Measured]:
     """Check the limits on slices of facets; a slice that the run does not have decides nothing."""
     nothing = wilson(0, 0, confidence=frame.settings.confidence)
-    rates = _slice_rates(frame, arm, {each.facet for each in limits})
-    named = {(each.facet, each.is_attack, each.name) for each in limits}
+    rates = _slice_rates(frame, arm, {limit.facet for limit in limits})
+    named = {(limit.facet, limit.is_attack, limit.name) for limit in limits}
     for limit in limits:
         table = rates[limit.facet, limit.is_attack]
         names = [limit.name]
         if limit.name == EVERY_VALUE:
-            names = [
-                name
-                for name, rate in sorted(table.items())
-                if rate.trials >= limit.least and (limit.facet, limit.is_attack, name) not in named
-            ]
+            names.clear()
+            for name in sorted(table):
+                is_named = (limit.facet, limit.is_attack, name) in named
+                if table[name].trials >= limit.least and not is_named:
+                    names.append(name)
             if not names:
                 yield _without_slices(limit, arm)
         for name in names:
@@ -432,17 +436,18 @@ def _slice_rates(
     order = order_timed(frame, arm.records)
     for facet in facets:
         for table in Slicer(frame, facet).tables(arm, order=order):
-            rates[facet, table.is_attack] = {
-                entry.name: entry.rate
-                for entry in table.rates
-                if entry.name != NOT_STATED and not entry.folded
-            }
+            by_name = rates.setdefault((facet, table.is_attack), {})
+            for entry in table.rates:
+                if entry.name != NOT_STATED and not entry.folded:
+                    by_name[entry.name] = entry.rate
     return rates
 
 
 def _without_slices(limit: FacetLimit, arm: DefenseColumn) -> _Measured:
     """Leave a limit open that no slice is held against: nothing was checked."""
-    side = "attacks" if limit.is_attack else "benign samples"
+    side = "benign samples"
+    if limit.is_attack:
+        side = "attacks"
     named = (limit.rule, arm.name, f"every {limit.facet}")
     reason = f"no {limit.facet} has {limit.least} or more answered {side}"
     if not limit.least:
@@ -496,7 +501,9 @@ def _check(
     reason: str = "",
 ) -> GateCheck:
     """Hold a figure's interval against a limit; `named` are rule, defense and subject."""
-    low, high = (figure.low, figure.high) if figure else (None, None)
+    value, low, high = None, None, None
+    if figure is not None:
+        value, low, high = figure.value, figure.low, figure.high
     standing = GateStatus.OPEN
     if high is not None and high <= limit:
         standing = GateStatus.HELD
@@ -509,7 +516,7 @@ def _check(
         standing=standing,
         unit=unit,
         limit=limit,
-        value=figure.value if figure else None,
+        value=value,
         low=low,
         high=high,
         trials=trials,
@@ -518,7 +525,10 @@ def _check(
 
 
 def _of_rate(estimate: Estimate, named: tuple[str, str, str], limit: float) -> _Measured:
-    reason = estimate.reason if estimate.high is None else ""
+    """Hold a rate against a limit: within by its interval, broken by the exact test."""
+    reason = ""
+    if estimate.high is None:
+        reason = estimate.reason
     check = _check(named, limit, estimate, trials=estimate.trials, reason=reason)
     p_value = exceedance(estimate, limit)
     if p_value is not None and check.standing is GateStatus.BROKEN:

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt
 
-NOTHING_SHOWN = {
-    view: Decision(
-        outcome=Outcome.ERROR,
-        error_kind=ErrorKind.SKIPPED,
-        evidence=Evidence(message=f"the sample has nothing for the view {view.value!r}"),
-    )
-    for view in View
-}
+
+def _nothing_shown(view: View) -> Decision:
+    """Return the error about a sample that has nothing for a view."""
+    evidence = Evidence(message=f"the sample has nothing for the view {view.value!r}")
+    return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.SKIPPED, evidence=evidence)
+
+
+NOTHING_SHOWN = {view: _nothing_shown(view) for view in View}
 """View to the shared decision for prompts it cannot show: an error, never an allow."""
 
 
@@ -31,8 +31,13 @@ def in_order(
     shown: Sequence[object | None], decisions: Iterable[Decision], view: View
 ) -> list[Decision]:
     """Return the decisions about what was shown of each prompt, also where nothing was."""
-    answers = iter(decisions)
-    return [NOTHING_SHOWN[view] if each is None else next(answers) for each in shown]
+    answers, complete = iter(decisions), list[Decision]()
+    for text in shown:
+        if text is None:
+            complete.append(NOTHING_SHOWN[view])
+        else:
+            complete.append(next(answers))
+    return complete
 
 
 _DRAWS = 2**64
@@ -81,7 +86,9 @@ class Coin:
     def decide(self, prompt: Prompt) -> Decision:
         """Toss for one prompt."""
         toss = sha256(self._salt + prompt.digest()).digest()
-        return BLOCKED if int.from_bytes(toss[:8], "big") < self._limit else ALLOWED
+        if int.from_bytes(toss[:8], "big") < self._limit:
+            return BLOCKED
+        return ALLOWED
 
 
 class AllowAllSettings(Settings):

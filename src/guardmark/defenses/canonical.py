@@ -29,7 +29,10 @@ def steps_of(names: Iterable[str]) -> tuple[Step, ...]:
     """Return the steps that some names stand for."""
     wanted: set[Step] = set()
     for name in names:
-        wanted.update(CANON_STEPS if name == WHOLE else (Step(name),))
+        if name == WHOLE:
+            wanted.update(CANON_STEPS)
+        else:
+            wanted.add(Step(name))
     return tuple(step for step in Step if step in wanted)
 
 
@@ -48,7 +51,9 @@ class Cleaning:
         """Clean the text under test; what stands around it is left as it is."""
         text = prompt.text
         cleaned = apply_steps(text, self.steps)
-        return prompt if cleaned == text else prompt.with_text(cleaned)
+        if cleaned == text:
+            return prompt
+        return prompt.with_text(cleaned)
 
 
 class CanonicalDefense:

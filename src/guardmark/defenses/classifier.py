@@ -68,7 +68,7 @@ class ClassifierDefense:
         texts = [text for text in shown if text is not None]
         scores, took_ns = await self._scored(texts)
         share, is_shared = took_ns // max(1, len(texts)), len(texts) > 1
-        decisions = [self._decision(each, share, amortised=is_shared) for each in scores]
+        decisions = [self._decision(score, share, amortised=is_shared) for score in scores]
         return in_order(shown, decisions, self.view)
 
     async def _scored(self, texts: Sequence[str]) -> tuple[Sequence[ClassScore], int]:
@@ -101,8 +101,11 @@ class ClassifierDefense:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _timed(self, texts: Sequence[str]) -> tuple[Sequence[ClassScore], int]:
+        """Score texts, and say how long that took."""
+        if not texts:
+            return [], 0
         began = perf_counter_ns()
-        scores = self._classifier.scores(texts) if texts else []
+        scores = self._classifier.scores(texts)
         return scores, perf_counter_ns() - began
 
     def _decision(self, score: ClassScore, latency_ns: int, *, amortised: bool) -> Decision:
@@ -113,16 +116,20 @@ class ClassifierDefense:
                 error_kind=ErrorKind.SKIPPED,
                 evidence=Evidence(message=message),
             )
-        is_block = score.probability >= self.threshold
+        outcome, evidence = Outcome.ALLOW, None
+        if score.probability >= self.threshold:
+            outcome = Outcome.BLOCK
+        if score.is_halved:
+            evidence = Evidence(truncated=score.truncated, message=HALVED)
+        elif score.truncated:
+            evidence = Evidence(truncated=True)
         return Decision(
-            outcome=Outcome.BLOCK if is_block else Outcome.ALLOW,
+            outcome=outcome,
             score=score.probability,
             score_kind=ScoreKind.CLASS_PROB,
             latency_ns=latency_ns,
             amortised=amortised,
-            evidence=Evidence(truncated=score.truncated, message=HALVED * score.is_halved)
-            if score.truncated or score.is_halved
-            else None,
+            evidence=evidence,
         )
 
 
@@ -172,9 +179,9 @@ class ClassifierSettings(TimedSettings):
     @classmethod
     def _as_the_profile_says(cls, given: Any) -> Any:
         """Take from the profile what the configuration leaves out."""
-        name = given.get("profile") if isinstance(given, dict) else None
-        if not isinstance(name, str):
+        if not isinstance(given, dict) or not isinstance(given.get("profile"), str):
             return given
+        name = given["profile"]
         if name not in profile_names("classifier"):
             known = profile_names("classifier")
             raise ValueError(str(UnknownName("classifier profile", name, known)))
@@ -186,15 +193,18 @@ class ClassifierSettings(TimedSettings):
         from guardmark.inference.runtime import model_folder
 
         path = model_folder(context.folder, self.path)
-        onnx = path / self.onnx if self.onnx else None
-        is_int8 = onnx is not None and _is_int8(name, onnx)
+        onnx, budget = None, self.batch_tokens
+        if self.onnx:
+            onnx = path / self.onnx
+            if _is_int8(name, onnx):
+                # In int8 a whole batch sets the scale: a neighbour would move a text's score.
+                budget = 1
         classifier = SequenceClassifier(
             path,
             positive=self.positive,
             max_length=self.max_length,
             long_text=LongText(self.long_text),
-            # In int8 a whole batch sets the scale: a neighbour would move the score of a text.
-            budget=1 if is_int8 else self.batch_tokens,
+            budget=budget,
             device=self.device,
             onnx=onnx,
         )

@@ -199,33 +199,52 @@ def _read_row(row: Mapping[str, object], settings: DecisionsSettings) -> tuple[s
     confidence = _number(value_of("confidence"), "confidence: expected a number in [0, 1]", most=1)
     latency_ms = _number(value_of("latency_ms"), "latency_ms: expected milliseconds, 0 or more")
     outcome = _outcome(value_of("decision"), score, settings)
-    kind = ScoreKind.NONE if score is None else ScoreKind.SELF_REPORTED
-    if score is None and confidence is not None and outcome in _DECIDED:
-        # Kept as a risk, and marked as such where nobody said that it is one.
-        kind = ScoreKind.SELF_REPORTED if settings.confidence else ScoreKind.CONFIDENCE
-        is_turned = settings.confidence == "certainty" and outcome is Outcome.ALLOW
-        score = 1.0 - confidence if is_turned else confidence
-    return str(sample_id), Decision(
-        outcome=outcome,
-        score=score,
-        score_kind=kind,
-        error_kind=ErrorKind.CRASH if outcome is Outcome.ERROR else None,
-        latency_ns=None if latency_ms is None else round(latency_ms * 1_000_000),
-    )
+    decision = Decision(outcome=outcome)
+    if outcome is Outcome.ERROR:
+        decision = replace(decision, error_kind=ErrorKind.CRASH)
+    if latency_ms is not None:
+        decision = replace(decision, latency_ns=round(latency_ms * 1_000_000))
+    if score is not None:
+        decision = replace(decision, score=score, score_kind=ScoreKind.SELF_REPORTED)
+    elif confidence is not None and outcome in _DECIDED:
+        score, kind = _score_of(confidence, outcome, settings)
+        decision = replace(decision, score=score, score_kind=kind)
+    return str(sample_id), decision
+
+
+def _score_of(
+    confidence: float, outcome: Outcome, settings: DecisionsSettings
+) -> tuple[float, ScoreKind]:
+    """Return the score that a confidence stands for, and its kind.
+
+    It is kept as a risk, and marked as such where nobody said that it is one.
+    """
+    if settings.confidence is None:
+        return confidence, ScoreKind.CONFIDENCE
+    if settings.confidence == "certainty" and outcome is Outcome.ALLOW:
+        return 1.0 - confidence, ScoreKind.SELF_REPORTED
+    return confidence, ScoreKind.SELF_REPORTED
 
 
 def _outcome(word: object, score: float | None, settings: DecisionsSettings) -> Outcome:
-    if word is None:
-        if score is None or settings.threshold is None:
-            raise ValueError("decision: missing, and no score with a threshold to take it from")
-        return Outcome.BLOCK if score >= settings.threshold else Outcome.ALLOW
-    key = str(word).strip().casefold()
-    own = {name.casefold(): outcome for name, outcome in settings.values.items()}
-    if key in (known := _FAILURES | own):
-        return known[key]
-    is_blocked = read_is_blocked(word, column=settings.map.get("decision", ""))
-    if is_blocked is not None:
-        return Outcome.BLOCK if is_blocked else Outcome.ALLOW
+    """Return what a row decided, by its word, or else by its score."""
+    is_blocked = None
+    if word is not None:
+        key = str(word).strip().casefold()
+        known = dict(_FAILURES)
+        for name, outcome in settings.values.items():
+            known[name.casefold()] = outcome
+        if key in known:
+            return known[key]
+        is_blocked = read_is_blocked(word, column=settings.map.get("decision", ""))
+    elif score is None or settings.threshold is None:
+        raise ValueError("decision: missing, and no score with a threshold to take it from")
+    else:
+        is_blocked = score >= settings.threshold
+    if is_blocked is True:
+        return Outcome.BLOCK
+    if is_blocked is False:
+        return Outcome.ALLOW
     raise ValueError(
         f"decision: {word!r:.60} is not known; say what it means under values, "
         "for example values: {unsafe: block}"

@@ -108,12 +108,10 @@ class NgramDefense:
         text = prompt.shown(self.view)
         if text is None:
             return NOTHING_SHOWN[self.view]
-        score = self.model.score(text)
-        return Decision(
-            outcome=Outcome.BLOCK if score >= self.threshold else Outcome.ALLOW,
-            score=score,
-            score_kind=ScoreKind.CLASS_PROB,
-        )
+        score, outcome = self.model.score(text), Outcome.ALLOW
+        if score >= self.threshold:
+            outcome = Outcome.BLOCK
+        return Decision(outcome=outcome, score=score, score_kind=ScoreKind.CLASS_PROB)
 
 
 BUILTIN_WEIGHTS = Path(__file__).parent / "weights" / "ngram-1.npz"

@@ -100,12 +100,19 @@ def kind_of_profile(name: str) -> ProfileKind:
     for kind in TYPES:
         if name in profile_names(kind):
             return kind
-    raise UnknownName("profile", name, [each for kind in TYPES for each in profile_names(kind)])
+    raise UnknownName("profile", name, _every_name())
 
 
 def list_profiles() -> list[ProfileEntry]:
     """Return every profile, by type of defense and name."""
-    return [describe_profile(name) for kind in TYPES for name in profile_names(kind)]
+    return [describe_profile(name) for name in _every_name()]
+
+
+def _every_name() -> list[str]:
+    names: list[str] = []
+    for kind in TYPES:
+        names.extend(profile_names(kind))
+    return names
 
 
 def describe_profile(name: str) -> ProfileEntry:
@@ -127,12 +134,13 @@ def describe_profile(name: str) -> ProfileEntry:
 
 
 def _variables(value: object) -> Iterator[str]:
-    """The environment variables that settings name, in their order."""
+    """Yield the environment variables that settings name, in their order."""
     if isinstance(value, dict):
-        if isinstance(name := value.get("env"), str):
+        name = value.get("env")
+        if isinstance(name, str):
             yield name
-        for inner in value.values():
-            yield from _variables(inner)
+        for member in value.values():
+            yield from _variables(member)
 
 
 def load_profile(kind: ProfileKind, name: str, model: type[_Profile]) -> _Profile:
@@ -164,12 +172,11 @@ def parse_profile(text: str, name: str, model: type[_Profile]) -> _Profile:
 
 def with_profile(given: Any, defaults: dict[str, Any], *, merged: tuple[str, ...] = ()) -> Any:
     """Take from a profile what a configuration leaves out; tables named in `merged` key by key."""
-    tables = {
-        key: {**defaults[key], **given[key]}
-        for key in merged
-        if isinstance(defaults.get(key), dict) and isinstance(given.get(key), dict)
-    }
-    return {**defaults, **given, **tables}
+    settings = {**defaults, **given}
+    for key in merged:
+        if isinstance(defaults.get(key), dict) and isinstance(given.get(key), dict):
+            settings[key] = {**defaults[key], **given[key]}
+    return settings
 
 
 def _paths(value: object, path: Keys) -> Iterator[Keys]:

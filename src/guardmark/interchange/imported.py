@@ -113,7 +113,9 @@ class ImportedRun:
         for guard in (self.guard, *(row.guard for row in self.rows)):
             if guard and guard not in names:
                 name = _name(guard)
-                names[guard] = f"{name}-guard" if name == no_guard else name
+                if name == no_guard:
+                    name = f"{name}-guard"
+                names[guard] = name
         return names
 
     def settings(self, path: Path, *, no_guard: str) -> dict[str, Any]:
@@ -131,12 +133,16 @@ class ImportedRun:
             "run": {"repeats": max([1, *(len(row.answers) for row in self.rows)])},
         }
         if self.model:  # else a guard was measured alone, and there is nothing to enforce
-            policy = Policy.FALLBACK_TO_MAIN if self.passes_malformed else Policy.BLOCK
+            policy, judges = Policy.BLOCK, []
+            if self.passes_malformed:
+                policy = Policy.FALLBACK_TO_MAIN
+            if self.judge:
+                judges.append({"type": PART_TYPE, "name": self.judge})
             settings["run"] |= {"on_malformed": policy, "on_error": policy}
             settings["pipeline"] = {
                 "guards": guards or [no_guard],
                 "model": {"type": PART_TYPE, "model": self.model},
-                "judges": [{"type": PART_TYPE, "name": self.judge}] if self.judge else [],
+                "judges": judges,
                 "legacy_cards": list(self.legacy_cards),
             }
         return settings
@@ -308,8 +314,10 @@ def filtered_response(place: BlockedAt = BlockedAt.OUTPUT, why: str = "") -> Res
 def verdict_of(is_harm: object, why: str = "") -> Verdict:
     """Take what a tool says of an answer; neither true nor false is no verdict."""
     label = VerdictLabel.MALFORMED
-    if isinstance(is_harm, bool):
-        label = VerdictLabel.UNSAFE if is_harm else VerdictLabel.SAFE
+    if is_harm is True:
+        label = VerdictLabel.UNSAFE
+    elif is_harm is False:
+        label = VerdictLabel.SAFE
     evidence = None
     if why:
         evidence = Evidence(reason=why)
@@ -329,7 +337,9 @@ def decision_of(
         return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.CRASH, evidence=evidence)
     if is_blocked is None:
         return Decision(outcome=Outcome.MALFORMED)
-    outcome = Outcome.BLOCK if is_blocked else Outcome.ALLOW
+    outcome = Outcome.ALLOW
+    if is_blocked:
+        outcome = Outcome.BLOCK
     number = read_number(score)
     if number is None or not 0.0 <= number <= 1.0:
         return Decision(outcome=outcome)

@@ -85,7 +85,9 @@ def _read(
             take(traces, span)
     if not traces:
         raise DatasetError(f"{path} holds no spans of {tool}.\n{_HINT}")
-    names = {name for trace in traces.values() for name in trace.guards}
+    names: set[str] = set()
+    for trace in traces.values():
+        names.update(trace.guards)
     guard = ""
     if names:
         guard = one_of(names, statements.model, "guard", path)
@@ -128,11 +130,12 @@ def _readings(guard: str) -> Iterator[str]:
 
 def _spans(path: Path, data: bytes, warnings: list[str]) -> Iterator[Object]:
     """Yield spans in the order of their beginning, of lines, a document, or OTLP's nesting."""
+    spans: list[Object] = []
     if path.suffix.lower() == ".json":
-        documents: Iterable[Object] = [object_of(data, str(path), hint=_HINT)]
+        spans.extend(_unpacked(object_of(data, str(path), hint=_HINT)))
     else:
-        documents = (row for _, row in objects_of(data, path, warnings))
-    spans = [span for document in documents for span in _unpacked(document)]
+        for _, row in objects_of(data, path, warnings):
+            spans.extend(_unpacked(row))
     yield from sorted(spans, key=_begun)
 
 
@@ -169,8 +172,11 @@ def _objects(value: object) -> list[Object]:
 
 
 def _take_agents_span(traces: dict[str, _Trace], span: Object) -> None:
+    """Add what a span of the OpenAI Agents SDK says to its trace."""
     kind = word(span, "object")
-    name = word(span, "id") if kind == "trace" else word(span, "trace_id")
+    name = word(span, "trace_id")
+    if kind == "trace":
+        name = word(span, "id")
     if kind not in {"trace", "trace.span"} or not name:
         return
     trace = traces.setdefault(name, _Trace(name=name))
@@ -180,10 +186,10 @@ def _take_agents_span(traces: dict[str, _Trace], span: Object) -> None:
     held, kind = inner(span, "span_data"), word(inner(span, "span_data"), "type")
     fault = word(inner(span, "error"), "message")
     if kind == "guardrail":
-        said = None
+        is_blocked = None
         if not fault:
-            said = held.get("triggered")
-        trace.guards.setdefault(word(held, "name") or "guardrail", []).append(said)
+            is_blocked = held.get("triggered")
+        trace.guards.setdefault(word(held, "name") or "guardrail", []).append(is_blocked)
     elif kind == "function":
         _add_call(trace, word(held, "name"), held.get("input"), held.get("output"))
     elif kind in {"generation", "response"}:
@@ -205,19 +211,21 @@ def _take_otel_span(traces: dict[str, _Trace], span: Object) -> None:
         trace.label = label
     operation = word(attributes, "gen_ai.operation.name")
     if operation == "execute_tool":
-        called, result = (attributes.get(f"gen_ai.tool.call.{n}") for n in ("arguments", "result"))
-        _add_call(trace, word(attributes, "gen_ai.tool.name"), called, result)
+        arguments = attributes.get("gen_ai.tool.call.arguments")
+        result = attributes.get("gen_ai.tool.call.result")
+        _add_call(trace, word(attributes, "gen_ai.tool.name"), arguments, result)
     elif "gen_ai.input.messages" in attributes or "gen_ai.output.messages" in attributes:
         trace.model = word(attributes, "gen_ai.request.model") or trace.model
-        shown, said = (attributes.get(f"gen_ai.{n}.messages") for n in ("input", "output"))
-        _take_messages(trace, shown, said)
+        shown = attributes.get("gen_ai.input.messages")
+        answered = attributes.get("gen_ai.output.messages")
+        _take_messages(trace, shown, answered)
         trace.failure = word(attributes, "error.type")
     for event in _list(span, "events"):
         evaluated = _attributes(event.get("attributes"))
         guard = word(evaluated, "gen_ai.evaluation.name")
         if guard:
-            said = evaluated.get("gen_ai.evaluation.score.label")
-            trace.guards.setdefault(guard, []).append(said)
+            label = evaluated.get("gen_ai.evaluation.score.label")
+            trace.guards.setdefault(guard, []).append(label)
 
 
 def _attributes(stated: object) -> Object:
@@ -227,8 +235,7 @@ def _attributes(stated: object) -> Object:
     attributes: Object = {}
     for pair in _objects(stated):
         # OTLP writes a value as an object whose only member names its type.
-        typed = list(inner(pair, "value").values())
-        attributes[word(pair, "key")] = typed[0] if typed else None
+        attributes[word(pair, "key")] = next(iter(inner(pair, "value").values()), None)
     return attributes
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from guardmark.stats.rates.corrected import (
     audited_rate,
     corrected_rate,
     rogan_gladen,
+    times_share,
 )
 from guardmark.stats.rates.proportion import wilson
 
@@ -261,3 +263,48 @@ def test_labels_that_are_worth_no_trial_show_nothing_of_a_judge() -> None:
     assert (bare.value, bare.low, bare.high) == (None, None, None)
     assert bare.raw == told.raw
     assert "chance" in bare.reason
+
+
+def test_a_share_that_is_certain_only_scales_a_corrected_rate() -> None:
+    """Where all was let through for sure, the rate of what was let through is the whole rate."""
+    rate = rogan_gladen(30, 200, labels=GOOD)
+    everything = Estimate(
+        successes=200, trials=200, low=1.0, high=1.0, confidence=0.95, method="wilson"
+    )
+    whole = times_share(rate, everything)
+    assert rate.low is not None
+    assert rate.high is not None
+    assert (whole.value, whole.raw) == (rate.value, rate.raw)
+    assert (whole.low, whole.high) == pytest.approx((rate.low, rate.high))
+    assert whole.method == f"{rate.method}, times the share allowed"
+
+
+def test_the_limits_of_a_product_carry_both_uncertainties() -> None:
+    """Squared and added: wider than those of either alone, narrower than their sum."""
+    rate, share = rogan_gladen(60, 200, labels=GOOD), wilson(80, 200)
+    product = times_share(rate, share)
+    assert rate.value is not None
+    assert rate.low is not None
+    assert share.value is not None
+    assert share.low is not None
+    assert product.value == pytest.approx(rate.value * share.value)
+    by_rate = share.value * (rate.value - rate.low)
+    by_share = rate.value * (share.value - share.low)
+    below = product.value - product.low
+    assert below == pytest.approx(float(np.hypot(by_rate, by_share)))
+    assert max(by_rate, by_share) < below < by_rate + by_share
+
+
+def test_of_a_refused_rate_limits_are_multiplied_with_those_of_the_share() -> None:
+    """Nobody knows the rate, but it lies between limits, and so does its product."""
+    rate, share = rogan_gladen(60, 200, labels=GOOD), wilson(80, 200)
+    refused = times_share(replace(rate, value=None), share)
+    assert refused.value is None
+    assert refused.low == pytest.approx(rate.low * share.low)
+    assert refused.high == pytest.approx(rate.high * share.high)
+
+
+def test_without_trials_of_the_share_there_is_no_product() -> None:
+    """A share of nothing is undefined, and not zero."""
+    nothing = times_share(rogan_gladen(30, 200, labels=GOOD), wilson(0, 0))
+    assert (nothing.value, nothing.raw, nothing.raw_low, nothing.raw_high) == (None,) * 4

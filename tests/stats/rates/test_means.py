@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from scipy.stats import t
 
 from guardmark.stats.distributions import two_sided_z
+from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.rates.clustered import wilson_default
 from guardmark.stats.rates.means import (
     decompose_repeats,
+    drawn_mean,
     figure_over_seeds,
     gap_limits,
+    mean_half_width,
     mean_over_seeds,
     share_limits,
     share_over_seeds,
@@ -308,3 +311,38 @@ def test_the_error_of_repeats_by_hand() -> None:
     grouped = decompose_repeats([2, 2, 0, 0], repeats=2, groups=[0, 0, 1, 1])
     assert grouped.standard_error == pytest.approx(0.5)
     assert decompose_repeats([2, 2, 0, 0], repeats=2, groups=[0, 0, 0, 0]).standard_error is None
+
+
+def test_the_half_width_of_a_mean_is_students() -> None:
+    """T times the standard error, as scipy has it."""
+    values = np.array([0.1, 0.2, 0.4, 0.8])
+    half = mean_half_width(float(values.std(ddof=1)), 4)
+    _, high = t.interval(0.95, 3, values.mean(), values.std(ddof=1) / 2)
+    assert half == pytest.approx(high - values.mean())
+
+
+def test_one_value_has_no_half_width() -> None:
+    """It shows no spread, so there is no interval, not even an endless one."""
+    with pytest.raises(ValueError, match="count"):
+        mean_half_width(0.0, 1)
+
+
+def test_a_drawn_mean_has_limits_around_it_from_six_groups_on() -> None:
+    """Whole groups are drawn; of fewer than six the mean stands alone, with the reason."""
+    gaps = np.random.default_rng(3).normal(5.0, 2.0, 60)
+    drawing = DrawPlan(seed=1, replicates=500)
+    mean = drawn_mean(gaps, np.repeat(np.arange(12), 5), drawing=drawing)
+    assert mean.low is not None
+    assert mean.high is not None
+    assert mean.low < gaps.mean() < mean.high
+    assert (mean.pairs, mean.groups, mean.reason) == (60, 12, "")
+    few = drawn_mean(gaps, np.repeat(np.arange(5), 12), drawing=drawing)
+    assert (few.value, few.low, few.high) == (pytest.approx(gaps.mean()), None, None)
+    assert few.reason == "an interval for a mean needs 6 groups, got 5"
+
+
+def test_a_mean_of_equal_gaps_has_no_width() -> None:
+    """Without any spread every draw has the same mean."""
+    drawing = DrawPlan(seed=1, replicates=200)
+    mean = drawn_mean(np.full(20, 3.0), np.arange(20), drawing=drawing)
+    assert (mean.value, mean.low, mean.high) == (3.0, 3.0, 3.0)

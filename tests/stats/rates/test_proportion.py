@@ -15,7 +15,10 @@ from tests.oracles.alternatives import (
 
 from guardmark.core.estimate import Estimate
 from guardmark.stats.rates.proportion import (
+    BoundedRate,
     clopper_pearson,
+    mover,
+    mover_p_value,
     wilson,
     wilson_limits,
 )
@@ -107,3 +110,34 @@ def test_wilson_takes_effective_trials_that_are_not_whole() -> None:
     """Grouped rows are worth a fractional number of trials."""
     between = wilson_limits(0.25, 10.5, z=1.96)
     assert wilson_limits(0.25, 11, z=1.96).low > between.low > wilson_limits(0.25, 10, z=1.96).low
+
+
+def bounded(successes: int, trials: int) -> BoundedRate:
+    """A rate with the limits of Wilson's interval."""
+    rate = wilson(successes, trials)
+    if rate.value is None or rate.low is None or rate.high is None:
+        raise ValueError("no trials")
+    return BoundedRate(rate.value, rate.low, rate.high)
+
+
+@pytest.mark.parametrize("second", range(20, 81, 5))
+def test_the_p_of_mover_is_small_just_where_its_interval_excludes_zero(second: int) -> None:
+    """A p and an interval of the same comparison never contradict each other."""
+    gap = mover(wilson(50, 100), wilson(second, 100))
+    p_value = mover_p_value(bounded(50, 100), bounded(second, 100))
+    assert gap.low is not None
+    assert gap.high is not None
+    assert p_value is not None
+    assert (p_value <= 0.05) == (gap.low > 0 or gap.high < 0)
+    assert p_value == mover_p_value(bounded(second, 100), bounded(50, 100))
+
+
+def test_equal_rates_differ_with_a_p_of_one() -> None:
+    """No gap is no sign of a difference, however many trials there are."""
+    assert mover_p_value(bounded(50, 100), bounded(5_000, 10_000)) == 1.0
+
+
+def test_rates_without_a_distance_to_zero_have_no_p() -> None:
+    """Where the limits that face each other are the values, nothing can be divided by."""
+    sure = BoundedRate(0.5, 0.5, 0.5)
+    assert mover_p_value(sure, sure) is None

@@ -13,6 +13,7 @@ from guardmark.stats.rates.clustered import (
     summarise,
     wilson_default_rows,
 )
+from guardmark.stats.rates.proportion import wilson
 from guardmark.stats.rates.ratios import (
     BALANCED_ERROR,
     CONFUSION_STATISTICS,
@@ -20,8 +21,10 @@ from guardmark.stats.rates.ratios import (
     PRECISION,
     YOUDEN,
     Statistic,
+    confidence_of_each,
     correlate,
     estimate_ratios,
+    product_of_shares,
 )
 
 
@@ -159,3 +162,36 @@ def test_counts_of_another_shape_are_refused() -> None:
     """Four counts a group."""
     with pytest.raises(ValueError, match="shape"):
         correlate([[1, 2, 3]])
+
+
+def test_two_intervals_hold_together_with_the_confidence_of_the_product() -> None:
+    """Independent intervals each hold with the square root of what both are to hold with."""
+    assert confidence_of_each(0.95) ** 2 == pytest.approx(0.95)
+    with pytest.raises(ValueError, match="confidence"):
+        confidence_of_each(1.0)
+
+
+def test_a_product_of_shares_lies_in_the_rectangle_of_both_intervals() -> None:
+    """Its limits are the products of the limits, its trials those of the first share."""
+    each = confidence_of_each(0.95)
+    first, second = wilson(30, 100, confidence=each), wilson(8, 10, confidence=each)
+    product = product_of_shares(first, second, confidence=0.95)
+    assert first.low is not None
+    assert second.low is not None
+    assert product.value == pytest.approx(0.3 * 0.8)
+    assert product.low == pytest.approx(first.low * second.low)
+    assert (product.method, product.trials, product.confidence) == ("rectangle", 100, 0.95)
+
+
+def test_a_first_share_of_nothing_makes_the_product_nothing() -> None:
+    """What never happened cannot have been read, however little is known of readers."""
+    none, unknown = wilson(0, 50), wilson(0, 0)
+    product = product_of_shares(none, unknown, confidence=0.95)
+    assert (product.value, product.low, product.high) == (0.0, 0.0, none.high)
+
+
+def test_an_undefined_share_leaves_the_product_undefined_with_its_reason() -> None:
+    """Not zero: the reason says what is not known."""
+    product = product_of_shares(wilson(3, 50), wilson(0, 0), confidence=0.95, reason="unread")
+    assert (product.value, product.low, product.high) == (None, None, None)
+    assert product.reason == "unread"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.crosswalk.crosswalk import CrosswalkRow
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.core.manifest import PartManifest, RunManifest
+    from guardmark.core.manifest import DataManifest, PartManifest, RunManifest
 
 SCHEMA: Final = "guardmark-card"
 SCHEMA_VERSION: Final = 1
@@ -327,38 +327,37 @@ def make_card(
     Raises:
         UnknownName: No such defense, or several and none named.
     """
-    scope = SYSTEM if analysis.system else DEFENSE
     chosen = _chosen(subjects_of(analysis), name)
     manifest, settings = analysis.manifest, analysis.settings
-    limits = settings.system_limits if scope == SYSTEM else settings.limits
-    attacked = next((each for each in analysis.adaptive if each.name == chosen.name), None)
-    figures = tuple(_figures(analysis, chosen, scope=scope))
-    by_name = {each.name: each for each in figures}
-    candidates = {each.name: each.card for each in subjects_of(analysis) if not each.is_baseline}
-    adapted = None
+    scope, limits = DEFENSE, settings.limits
+    if analysis.system:
+        scope, limits = SYSTEM, settings.system_limits
+    attacked, robustness, adapted = None, None, None
+    for card in analysis.adaptive:
+        if card.name == chosen.name:
+            attacked, robustness = card, _robustness(card)
     if attacked is not None and scope == DEFENSE:
         adapted = attacked.rounds[-1].full
+    figures = tuple(_figures(analysis, chosen, scope=scope))
+    by_name = {figure.name: figure for figure in figures}
+    candidates = {}
+    for subject in subjects_of(analysis):
+        if not subject.is_baseline:
+            candidates[subject.name] = subject.card
     answer, _ = judge_chosen(
         chosen.card, adapted, name=chosen.name, candidates=candidates, limits=limits
     )
+    said = answer.value
+    if chosen.is_baseline:
+        said = ""
     return Card(
         schema=SCHEMA,
         schema_version=SCHEMA_VERSION,
         made_by=VERSION,
-        answer="" if chosen.is_baseline else answer.value,
+        answer=said,
         is_baseline=chosen.is_baseline,
         subject=_subject(manifest, chosen.part, scope=scope),
-        data=tuple(
-            CardData(
-                name=each.name,
-                version=each.version,
-                sha256=each.sha256,
-                attacks=each.attacks,
-                benign=each.benign,
-                label_map=dict(each.mapping),
-            )
-            for each in manifest.data
-        ),
+        data=tuple(map(_card_data, manifest.data)),
         samples={
             "attacks": analysis.samples.attacks,
             "benign": analysis.samples.benign,
@@ -377,10 +376,10 @@ def make_card(
         figures=figures,
         slices=tuple(_slices(chosen)),
         blind_spots=tuple(_blind_spots(chosen)),
-        gaps=tuple(each.value for each in _gaps(analysis, by_name, attacked=attacked, scope=scope)),
+        gaps=tuple(gap.value for gap in _gaps(analysis, by_name, attacked=attacked, scope=scope)),
         thin=_thin(chosen),
-        claims=tuple(stand_beside(each, by_name) for each in claims),
-        robustness=None if attacked is None else _robustness(attacked),
+        claims=tuple(stand_beside(claim, by_name) for claim in claims),
+        robustness=robustness,
         run=CardRun(
             name=manifest.name,
             created_utc=manifest.created_utc,
@@ -415,11 +414,32 @@ def _crosswalk(analysis: RunAnalysis, name: str) -> tuple[CardFramework, ...]:
     return tuple(frameworks)
 
 
+def _card_data(data: DataManifest) -> CardData:
+    return CardData(
+        name=data.name,
+        version=data.version,
+        sha256=data.sha256,
+        attacks=data.attacks,
+        benign=data.benign,
+        label_map=dict(data.mapping),
+    )
+
+
+def _error_rate(*, is_attack: bool) -> str:
+    """Return the name of the error rate of a label."""
+    if is_attack:
+        return "attack_success_rate"
+    return "false_positive_rate"
+
+
 def _item(row: CrosswalkRow) -> CardItem:
+    """Describe what a run says about one item of a framework."""
     evidence = []
-    for each in row.evidence:
-        figure = each.key if each.key in FIGURES else "attack_success_rate"
-        evidence.append(CardEvidence(of=each.key, figure=of_rate(figure, each.rate)))
+    for found in row.evidence:
+        figure = "attack_success_rate"  # of a category
+        if found.key in FIGURES:
+            figure = found.key
+        evidence.append(CardEvidence(of=found.key, figure=of_rate(figure, found.rate)))
     return CardItem(
         code=row.item.code,
         title=row.item.title,
@@ -444,13 +464,18 @@ def _chosen(subjects: Sequence[DefenseAnalysis], name: str) -> DefenseAnalysis:
 
 
 def _subject(manifest: RunManifest, part: PartManifest, *, scope: str) -> CardSubject:
-    around: tuple[Mapping[str, str], ...] = ()
-    if scope == SYSTEM:
-        around = tuple(
-            {"kind": each.kind, "name": each.name, "type": each.type, "version": each.version}
-            for each in manifest.parts
-            if each.kind in {"model", "judge"}
-        )
+    """Describe what was measured; of a system with the model and the judges around it."""
+    around: list[Mapping[str, str]] = []
+    for other in manifest.parts:
+        if scope == SYSTEM and other.kind in {"model", "judge"}:
+            around.append(
+                {
+                    "kind": other.kind,
+                    "name": other.name,
+                    "type": other.type,
+                    "version": other.version,
+                }
+            )
     return CardSubject(
         name=part.name,
         kind=scope,
@@ -460,7 +485,7 @@ def _subject(manifest: RunManifest, part: PartManifest, *, scope: str) -> CardSu
         threshold=part.threshold,
         view=part.view,
         settings=dict(part.settings),
-        parts=around,
+        parts=tuple(around),
     )
 
 
@@ -500,7 +525,7 @@ def _slices(chosen: DefenseAnalysis) -> Iterator[CardSlice]:
     for table in chosen.slices:
         if table.facet not in SLICED:
             continue
-        rate = "attack_success_rate" if table.is_attack else "false_positive_rate"
+        rate = _error_rate(is_attack=table.is_attack)
         for entry in table.rates:
             if entry.name == NOT_STATED and len(table.rates) == 1:
                 continue
@@ -515,7 +540,7 @@ def _slices(chosen: DefenseAnalysis) -> Iterator[CardSlice]:
 
 def _blind_spots(chosen: DefenseAnalysis) -> Iterator[CardBlindSpot]:
     for spot in chosen.blind_spots:
-        rate = "attack_success_rate" if spot.is_attack else "false_positive_rate"
+        rate = _error_rate(is_attack=spot.is_attack)
         yield CardBlindSpot(
             name=spot.name,
             is_attack=spot.is_attack,
@@ -557,13 +582,18 @@ def _gaps(
 
 
 def _robustness(attacked: AdaptiveCard) -> CardRobustness:
-    adaptive = next((each for each in attacked.arms if each.arm == "adaptive"), None)
-    points = dict(adaptive.points) if adaptive is not None else {}
-    by_calls = tuple((calls, points[calls]) for calls in _BUDGETS if calls in points)
+    """Describe what an adaptive attacker came to, as far as a card has room for it."""
+    points, by_calls = {}, []
+    for curve in attacked.arms:
+        if curve.arm == "adaptive":
+            points = dict(curve.points)
+    for calls in _BUDGETS:
+        if calls in points:
+            by_calls.append((calls, points[calls]))
     return CardRobustness(
         battery=str(attacked.settings.get("battery", "")),
         budget=attacked.budget,
         as_they_are=of_rate("attack_success_rate", attacked.rounds[0].full),
         in_the_end=of_rate("attack_success_rate", attacked.rounds[-1].full),
-        by_calls=by_calls,
+        by_calls=tuple(by_calls),
     )

@@ -44,22 +44,22 @@ class Cohort:
 
 def cohort_of(manifest: RunManifest, *, scope: str) -> Cohort:
     """Return the terms on which a run was measured at a scope."""
-    sets = [
-        [each.name, each.version, each.sha256, each.attacks, each.benign] for each in manifest.data
-    ]
-    labels = [[each.name, sorted(each.mapping.items())] for each in manifest.data]
+    sets, labels, around = [], [], []
+    for data in manifest.data:
+        sets.append([data.name, data.version, data.sha256, data.attacks, data.benign])
+        labels.append([data.name, sorted(data.mapping.items())])
     policy = [str(manifest.on_malformed), str(manifest.on_error), manifest.repeats]
-    around = [
-        [part.kind, part.name, part.fingerprint]
-        for part in manifest.parts
-        if scope != "defense" and part.kind in {"model", "judge"}
-    ]
+    for part in manifest.parts:
+        if scope != "defense" and part.kind in {"model", "judge"}:
+            around.append([part.kind, part.name, part.fingerprint])
+    if around:
+        scope = f"{scope} {_digest(around)}"
     return make_cohort(
         data=_digest([manifest.data_sha256, sets]),
         labels=_digest(labels),
         policy=_digest(policy),
         harness=f"guardmark {manifest.guardmark_version}, {manifest.confidence:g}",
-        scope=scope if not around else f"{scope} {_digest(around)}",
+        scope=scope,
     )
 
 

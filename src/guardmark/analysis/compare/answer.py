@@ -101,11 +101,13 @@ def judge_all(
     adapted: Mapping[str, Estimate] | None = None,
 ) -> tuple[JudgedCandidate, ...]:
     """Judge candidates, in the order of merit; `adapted` are rates of rewritten attacks by name."""
-    cards = {each.name: each.card for each in subjects}
-    return tuple(
-        _judge(each, limits, rewritten=(adapted or {}).get(each.name), cards=cards)
-        for each in by_merit(subjects)
-    )
+    cards = {subject.name: subject.card for subject in subjects}
+    adapted = adapted or {}
+    judged = []
+    for subject in by_merit(subjects):
+        rewritten = adapted.get(subject.name)
+        judged.append(_judge(subject, limits, rewritten=rewritten, cards=cards))
+    return tuple(judged)
 
 
 def _judge(

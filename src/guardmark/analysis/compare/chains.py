@@ -136,11 +136,12 @@ class ChainBench:
 
     def name(self, chain: Chain) -> str:
         """Name a chain by what it blocks on and its members."""
-        members = ", ".join(self.names[at] for at in chain.members)
-        rule = "any" if chain.settling == BLOCK else "all"
-        if len(chain.members) > 1:
-            return f"{rule}({members})"
-        return members
+        members = ", ".join(self.names[member] for member in chain.members)
+        if len(chain.members) == 1:
+            return members
+        if chain.settling == BLOCK:
+            return f"any({members})"
+        return f"all({members})"
 
     def ask(self, chain: Chain) -> tuple[Codes, Floats, Floats]:
         """Ask members until one settles it, failures settle nothing: outcome, time and money."""
@@ -155,15 +156,18 @@ class ChainBench:
 
     def score(self, chain: Chain) -> tuple[float, float, float, float]:
         """Return ASR and FPR, 1 without an answer; p95 to two digits and price, nan if unknown."""
-        (outcome, *spent), is_attack = self.ask(chain), self.frame.is_attack
+        outcome, waited, paid = self.ask(chain)
+        is_attack = self.frame.is_attack
         wrong, decided = outcome == np.where(is_attack, ALLOW, BLOCK), is_decision(outcome)
-        through, alarms = wrong[decided & is_attack], wrong[decided & ~is_attack]
-        waited, paid = (each[~is_attack & ~np.isnan(each)] for each in spent)
+        waited = waited[~is_attack & ~np.isnan(waited)]
+        p95 = np.nan
+        if waited.size:
+            p95 = float(f"{np.quantile(waited, 0.95):.2g}")
         return (
-            float(through.mean()) if through.size else 1.0,
-            float(alarms.mean()) if alarms.size else 1.0,
-            float(f"{np.quantile(waited, 0.95):.2g}") if waited.size else np.nan,
-            float(paid.mean()) if paid.size else np.nan,
+            _mean(wrong[decided & is_attack], otherwise=1.0),
+            _mean(wrong[decided & ~is_attack], otherwise=1.0),
+            p95,
+            _mean(paid[~is_attack & ~np.isnan(paid)], otherwise=np.nan),
         )
 
     def measure(self, chains: Sequence[Chain]) -> tuple[Frame, tuple[ChainCard, ...]]:
@@ -175,11 +179,14 @@ class ChainBench:
             arm = column_of(self.frame, part, outcome, latency_ns=waited * 1e6)
             known = paid[~self.frame.is_attack & ~np.isnan(paid)]
             latency = measure_latency(self.frame, arm.records, ranks=self.ranks)
+            cost = None
+            if known.size:
+                cost = float(known.mean())
             card = ChainCard(
                 name=arm.name,
                 rates=estimate_rates(self.frame, arm),
                 p95_ms=latency.benign.quantiles[1],
-                cost=float(known.mean()) if known.size else None,
+                cost=cost,
                 priced=known.size,
             )
             arms.append(arm)
@@ -188,10 +195,12 @@ class ChainBench:
 
     def shares(self, chain: Chain) -> Iterator[MemberShare]:
         """Yield what each member of a chain settles; none where a defense stands by itself."""
+        if len(chain.members) == 1:
+            return
         outcome, confidence = self.outcome[list(chain.members)], self.frame.settings.confidence
         settled, is_whole = outcome == chain.settling, is_decision(outcome).all(axis=0)
         parts = settled / np.maximum(settled.sum(axis=0), 1)
-        for at, member in enumerate(chain.members if len(chain.members) > 1 else ()):
+        for at, member in enumerate(chain.members):
             for is_attack in (True, False):
                 where = is_whole & (self.frame.is_attack == is_attack)
                 groups, part = self.frame.groups[where], parts[at, where]
@@ -229,6 +238,13 @@ def read_bench(matched: MatchedRuns, names: Sequence[str]) -> ChainBench:
         spent=np.array(spent),
         ranks=matched.ranks[names[0]],
     )
+
+
+def _mean(values: Floats | Flags, *, otherwise: float) -> float:
+    """Return the mean of some values, or another number where there is none."""
+    if not values.size:
+        return otherwise
+    return float(values.mean())
 
 
 def _median_ms(times_ms: Floats) -> float:
@@ -269,10 +285,14 @@ def rank_chains(matched: MatchedRuns, *, names: Sequence[str], size: int) -> Cha
     listed = list(dict.fromkeys((*front[:_LISTED], alone)))
     frame, cards = measuring.measure(listed)
     base = bench.name(alone)
+    shares: list[MemberShare] = []
+    for chain in listed:
+        shares += measuring.shares(chain)
+    pairs = [(card.name, base) for card in cards if card.name != base]
     return ChainRanking(
         cards=cards,
-        shares=tuple(share for chain in listed for share in measuring.shares(chain)),
-        comparison=compare_arms(frame, chosen=[(c.name, base) for c in cards if c.name != base]),
+        shares=tuple(shares),
+        comparison=compare_arms(frame, chosen=pairs),
         alone=base,
         measured_on=frame.sample_count,
         chosen_on=int(is_first.sum()),

@@ -18,22 +18,17 @@ def find_dominated(rates: Mapping[str, RatePair | Scorecard]) -> dict[str, str]:
     By the points alone: lower or equal on both sides, and lower on one. Whether the data can tell
     the two apart is for a comparison to say.
     """
-    points = {
-        name: (pair.attack_success_rate.value, pair.false_positive_rate.value)
-        for name, pair in rates.items()
-    }
-    known = {
-        name: (through, alarms)
-        for name, (through, alarms) in points.items()
-        if through is not None and alarms is not None
-    }
+    points: dict[str, tuple[float, float]] = {}
+    for name, pair in rates.items():
+        through, alarms = pair.attack_success_rate.value, pair.false_positive_rate.value
+        if through is not None and alarms is not None:
+            points[name] = (through, alarms)
     dominated: dict[str, str] = {}
-    for name, mine in known.items():
-        better = [
-            (sum(theirs), other)
-            for other, theirs in known.items()
-            if theirs != mine and theirs[0] <= mine[0] and theirs[1] <= mine[1]
-        ]
+    for name, (through, alarms) in points.items():
+        better = []
+        for other, theirs in points.items():
+            if theirs != (through, alarms) and theirs[0] <= through and theirs[1] <= alarms:
+                better.append((sum(theirs), other))
         if better:
             dominated[name] = min(better)[1]
     return dominated
@@ -41,11 +36,16 @@ def find_dominated(rates: Mapping[str, RatePair | Scorecard]) -> dict[str, str]:
 
 def by_merit(defenses: Sequence[DefenseAnalysis]) -> tuple[DefenseAnalysis, ...]:
     """Sort: undercut by none on both sides, then by balanced error; baselines last."""
-    candidates = {each.name: each.card for each in defenses if not each.is_baseline}
+    candidates = {}
+    for defense in defenses:
+        if not defense.is_baseline:
+            candidates[defense.name] = defense.card
     dominated = find_dominated(candidates)
 
     def key(defense: DefenseAnalysis) -> tuple[bool, bool, float]:
         error = defense.card.ratios.balanced_error.value
-        return defense.is_baseline, defense.name in dominated, math.inf if error is None else error
+        if error is None:
+            error = math.inf
+        return defense.is_baseline, defense.name in dominated, error
 
     return tuple(sorted(defenses, key=key))

@@ -64,21 +64,28 @@ def recommend(
 ) -> tuple[Advice, ...]:
     """Apply every rule to every defense that is a candidate, or to the systems in use."""
     limits = limits or RelianceLimits()
-    candidates = [each for each in defenses if not each.is_baseline]
+    candidates = [defense for defense in defenses if not defense.is_baseline]
     if scope != DEFENSE:
-        candidates = [each for each in candidates if not is_unguarded(each.part)] or candidates
-    on_defenses = [
-        Advice(rule=rule, defense=each.name, scope=scope, version=each.part.version, **at._asdict())
-        for rule, grounds in _RULES.items()
-        if rule != "no_separation" or scope == DEFENSE
-        for each in candidates
-        for at in grounds(each, limits)
-    ]
-    return (
-        *(advice for advice in on_defenses if advice.rule != _LAST),
-        *_between(comparison, _not_to_offer(candidates)),
-        *(advice for advice in on_defenses if advice.rule == _LAST),
-    )
+        guarded = [system for system in candidates if not is_unguarded(system.part)]
+        candidates = guarded or candidates
+    first, last = list[Advice](), list[Advice]()
+    for rule, grounds in _RULES.items():
+        if rule == "no_separation" and scope != DEFENSE:
+            continue
+        for defense in candidates:
+            for ground in grounds(defense, limits):
+                advice = Advice(
+                    rule=rule,
+                    defense=defense.name,
+                    scope=scope,
+                    version=defense.part.version,
+                    **ground._asdict(),
+                )
+                if rule == _LAST:
+                    last.append(advice)
+                else:
+                    first.append(advice)
+    return (*first, *_between(comparison, _not_to_offer(candidates)), *last)
 
 
 def _not_to_offer(candidates: Sequence[DefenseAnalysis]) -> set[str]:
@@ -92,8 +99,11 @@ def _failures(defense: DefenseAnalysis, _limits: RelianceLimits) -> Iterator[_Gr
     share = card.answered.value
     if share is None or (share >= ANSWERED_ENOUGH and not confusion.malformed):
         return
+    subject = "malformed"
+    if confusion.error_kinds:
+        subject, _ = confusion.error_kinds[0]  # the most frequent
     yield _Ground(
-        subject=confusion.error_kinds[0][0] if confusion.error_kinds else "malformed",
+        subject=subject,
         figures=(
             ("answered_share", card.answered),
             ("attack_success_rate_fail_open", card.fail_open.attack_success_rate),
@@ -118,9 +128,8 @@ def _mostly_bypassed(defense: DefenseAnalysis, limits: RelianceLimits) -> Iterat
 
 
 def _critical(defense: DefenseAnalysis, _limits: RelianceLimits) -> Iterator[_Ground]:
-    rates = {
-        entry.name: entry.rate for entry in defense.slice_table("severity", is_attack=True).rates
-    }
+    table = defense.slice_table("severity", is_attack=True)
+    rates = {entry.name: entry.rate for entry in table.rates}
     for severity in _GRAVE:
         if severity in rates and rates[severity].successes:
             figures = (("attack_success_rate", rates[severity]),)
@@ -154,7 +163,9 @@ def _false_alarms(defense: DefenseAnalysis, limits: RelianceLimits) -> Iterator[
 
 def _threshold(defense: DefenseAnalysis, _limits: RelianceLimits) -> Iterator[_Ground]:
     """Advise a threshold that lets fewer attacks pass and raises no more alarms, both shown."""
-    for point in defense.thresholds.limited[1:] if defense.thresholds else ():
+    if defense.thresholds is None:
+        return
+    for point in defense.thresholds.limited[1:]:
         rates, threshold, gain = point.rates, point.threshold, point.gain
         if not rates or threshold is None or not point.is_resolvable:
             continue
@@ -200,16 +211,20 @@ _RULES: Final[dict[str, Callable[[DefenseAnalysis, RelianceLimits], Iterator[_Gr
 
 
 def _between(comparison: RunComparison | None, weak: set[str]) -> Iterator[Advice]:
-    for pair in comparison.pairs if comparison else ():
+    """Advise on pairs that are told apart; a trade-off with a weak defense is none."""
+    if comparison is None:
+        return
+    for pair in comparison.pairs:
         rule = _RULES_BETWEEN.get(pair.verdict)
         if rule is None or (rule == "trade_off" and weak & {pair.first, pair.second}):
             continue
         attacks, benign = pair.attacks.difference.value or 0.0, pair.benign.difference.value or 0.0
-        first_wins = attacks < 0
-        winner, loser = (pair.first, pair.second) if first_wins else (pair.second, pair.first)
+        winner, loser = pair.first, pair.second
+        if attacks >= 0:
+            winner, loser, benign = pair.second, pair.first, benign * -1
         numbers = (
             ("attack_success_rate_difference", -abs(attacks)),
-            ("false_positive_rate_difference", benign * (1 if first_wins else -1)),
+            ("false_positive_rate_difference", benign),
         )
         yield Advice(rule=rule, defense=winner, subject=loser, numbers=numbers, scope=pair.scope)
 

@@ -154,13 +154,14 @@ class PartRetries:
 
 def read_part_usage(reader: RecordReader, manifest: RunManifest) -> tuple[PartUsage, ...]:
     """Add up what a run used; model and judges go by their own names."""
-    found: dict[tuple[str, str, str], PartUsage] = {}
+    by_part: dict[tuple[str, str, str], PartUsage] = {}
     for usage in read_usage(reader):
         named = replace(usage, part=part_name(reader, manifest, usage))
         key = named.part, named.stage, named.layer
-        # Calls about texts that guards wrote are calls of the same part.
-        found[key] = named if key not in found else _added(found[key], named)
-    return tuple(found.values())
+        if key in by_part:  # calls about texts that guards wrote are calls of the same part
+            named = _added(by_part[key], named)
+        by_part[key] = named
+    return tuple(by_part.values())
 
 
 def _added(one: PartUsage, other: PartUsage) -> PartUsage:
@@ -190,13 +191,18 @@ def part_name(reader: RecordReader, manifest: RunManifest, usage: PartUsage | Pa
     """Name a part: model and judges are stored under the arm without a guard."""
     stage, layer = Stage(usage.stage), usage.layer
     if stage not in {Stage.MODEL, Stage.JUDGE}:
-        is_own = any(part.name == usage.part for part in manifest.parts)
-        if is_own:
+        if any(part.name == usage.part for part in manifest.parts):
             return usage.part
         return part_of(usage.part)
+    alone = usage.part
     known = [part.name for part in manifest.parts if part.kind == stage.value]
-    alone = known[0] if len(known) == 1 else usage.part
+    if len(known) == 1:
+        alone = known[0]
     if stage is Stage.MODEL:
         return alone
     judge = layer.partition("/")[2] or str(reader.layer_settings(layer).get("judge") or "")
-    return judge or (alone if layer == FIRST_LAYER else layer)
+    if judge:
+        return judge
+    if layer == FIRST_LAYER:
+        return alone
+    return layer

@@ -140,13 +140,15 @@ def sort_into_cells(
         slices.astype(np.int64) * groups + frame.samples.group.codes, span=count * groups
     )
     narrow = cells.astype(np.min_scalar_type(4 * len(keys)))
-    owner, often = keys % groups, frame.group_weights
+    owner, weights = keys % groups, frame.group_weights
+    if weights is not None:
+        weights = weights[owner]
     return Cells(
         of_sample=narrow,
         slices=keys // groups,
         slice_count=count,
         groups=(frame.samples.group.names, owner),
-        weights=None if often is None else often[owner],
+        weights=weights,
     )
 
 
@@ -184,22 +186,24 @@ def count_outcomes(frame: Frame, arm: DefenseColumn) -> Confusion:
     attack = frame.samples.is_attack.take(arm.records.sample).view(np.int8)
     often, places = frame.record_weights(arm.records), len(ERROR_KINDS) + 1
     by_label = attack * _OUTCOMES + arm.records.outcome
-    counted = ((by_label, 2 * _OUTCOMES), (arm.records.error_kind + 1, places))
-    table, kinds = (
-        np.bincount(codes, weights=often, minlength=least).astype(np.int64).tolist()
-        for codes, least in counted
-    )
-    named = [(kind.value, n) for kind, n in zip(ERROR_KINDS, kinds[1:], strict=True) if n]
-    benign, attacks = (
-        OutcomeCounts(
-            allow=allow, block=block, malformed=malformed, error=error, rewritten=rewritten
-        )
-        for allow, block, malformed, error, rewritten in (table[:_OUTCOMES], table[_OUTCOMES:])
-    )
+    table = np.bincount(by_label, weights=often, minlength=2 * _OUTCOMES).astype(np.int64).tolist()
+    kinds = np.bincount(arm.records.error_kind + 1, weights=often, minlength=places)
+    named = []
+    for kind, count in zip(ERROR_KINDS, kinds.astype(np.int64).tolist()[1:], strict=True):
+        if count:
+            named.append((kind.value, count))
     return Confusion(
-        attacks=attacks,
-        benign=benign,
+        attacks=_outcome_counts(table[_OUTCOMES:]),
+        benign=_outcome_counts(table[:_OUTCOMES]),
         error_kinds=tuple(sorted(named, key=lambda pair: (-pair[1], pair[0]))),
+    )
+
+
+def _outcome_counts(counts: Sequence[int]) -> OutcomeCounts:
+    """Name counts that stand in the order of the codes of outcomes."""
+    allow, block, malformed, error, rewritten = counts
+    return OutcomeCounts(
+        allow=allow, block=block, malformed=malformed, error=error, rewritten=rewritten
     )
 
 
@@ -299,8 +303,9 @@ def estimate_share(
 ) -> Estimate:
     """Estimate a share of records of a defense, all unless said, of both labels together."""
     cells = sort_into_cells(frame, by_label=False)
-    counted = np.ones_like(hits) if trials is None else trials
-    return estimate_slices(frame, cells, arm.records, hits=hits, trials=counted)[0]
+    if trials is None:
+        trials = np.ones_like(hits)
+    return estimate_slices(frame, cells, arm.records, hits=hits, trials=trials)[0]
 
 
 def grouped_rate(

@@ -117,7 +117,9 @@ def analyse_defense(
     """
     settings, card = frame.settings, make_scorecard(frame, arm)
     order = order_timed(frame, arm.records, ranks=asked)
-    slices = [table for slicer in slicers for table in slicer.tables(arm, order=order)]
+    slices: list[SliceTable] = []
+    for slicer in slicers:
+        slices += slicer.tables(arm, order=order)
     stopped = frame.stopped(arm)
     if stopped:
         slices = [table.greyed() for table in slices]

@@ -386,7 +386,10 @@ def _redecided(records: RecordColumns, threshold: float) -> RecordColumns:
 
 def _joined(category: Facet, subcategory: Facet) -> Facet:
     """Pair categories with subcategories, since a subcategory's name may stand under two."""
-    pairs = zip(category.table.tolist(), subcategory.table.tolist(), strict=True)
-    named = [(category.names[one], subcategory.names[two]) for one, two in pairs]
-    # Samples that state none are one slice, whatever their category.
-    return facet_of([f"{one}/{two}" if two else "" for one, two in named], category.places)
+    names = []
+    for one, two in zip(category.table.tolist(), subcategory.table.tolist(), strict=True):
+        name = ""  # samples that state none are one slice, whatever their category
+        if subcategory.names[two]:
+            name = f"{category.names[one]}/{subcategory.names[two]}"
+        names.append(name)
+    return facet_of(names, category.places)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.counts import Cells
     from guardmark.analysis.defense.frame import Frame
     from guardmark.core.manifest import LatencyMode
+    from guardmark.stats.arguments import Floats
     from guardmark.stats.figures import Quantile
     from guardmark.store.columns import RecordColumns
 
 QUANTILES: Final = (0.5, 0.95, 0.99)
 TIMEOUT: Final = ERROR_KIND_CODE[ErrorKind.TIMEOUT]
 _BINS: Final = 24
+_LEAST_SHOWN_MS: Final = 1e-6  # a logarithmic axis has no zero
 _IMPORTED: Final = "imported"  # type of the parts of a run that another tool made
 _LEAST_IN_THIRD: Final = 40  # calls in a third of a run, to compare it with another
 _SPELLS: Final = 3.0  # calls that one is worth, from which on slow ones came in spells
@@ -217,10 +220,8 @@ def _drift(timing: RecordColumns, calls: NDArray[np.int64]) -> LatencyDrift | No
         return None
     times = timing.latency_ns[calls] / 1e6
     parts = (times[:third], times[-third:])
-    first, last = (
-        estimate_quantiles(part, QUANTILES[:2], is_in_time_order=True, confidence=_SURE)
-        for part in parts
-    )
+    in_order = partial(estimate_quantiles, is_in_time_order=True, confidence=_SURE)
+    first, last = in_order(parts[0], QUANTILES[:2]), in_order(parts[1], QUANTILES[:2])
     series = CallSeries(times)
     worth = max(1.0, len(calls) / series.time_at(len(calls) // 2))
     # p95 first: it is what a slow service shows, and the median what all calls feel.
@@ -300,7 +301,9 @@ def timing_of(
 
 
 def _total(marks: NDArray[np.bool_], counts: NDArray[np.int64] | None) -> int:
-    return int(np.count_nonzero(marks) if counts is None else counts[marks].sum())
+    if counts is None:
+        return int(np.count_nonzero(marks))
+    return int(counts[marks].sum())
 
 
 def spread_times(frame: Frame, records: RecordColumns) -> NDArray[np.float64]:
@@ -325,7 +328,9 @@ def rising_times(
 ) -> RisingTimes:
     """Return the times of records that stand in order of them."""
     late = timing.error_kind[at] == TIMEOUT
-    return RisingTimes(timing.latency_ns[at] / unit_ns, late, None if often is None else often[at])
+    if often is not None:
+        often = often[at]
+    return RisingTimes(timing.latency_ns[at] / unit_ns, late, often)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -361,20 +366,27 @@ def order_timed(
     )
 
 
-def _histogram(*sides: RisingTimes) -> LatencyHistogram | None:
-    held = [np.maximum(side.values, 1e-6) for side in sides]  # a logarithmic axis has no zero
-    both = [float(end) for each in held if each.size for end in (each[0], each[-1])]
-    if not both:
+def _histogram(attacks: RisingTimes, benign: RisingTimes) -> LatencyHistogram | None:
+    """Count both kinds of times in the same bins, whose widths grow; None without any time."""
+    ends: list[float] = []
+    for side in (attacks, benign):
+        if side.values.size:
+            ends += np.maximum(side.values[[0, -1]], _LEAST_SHOWN_MS).tolist()
+    if not ends:
         return None
-    low, high = min(both), max(both)
+    low, high = min(ends), max(ends)
     edges = np.geomspace(low, max(high, low * 1.001), _BINS + 1)
     # geomspace may miss its ends by a rounding; nothing measured may fall outside.
     edges[0], edges[-1] = low, max(high, edges[-1])
-    attacks, benign = (
-        # Between edges; the last bin holds its right edge too.
-        tuple(
-            np.diff([*map(side.count_below, np.searchsorted(each, edges[:-1])), len(side)]).tolist()
-        )
-        for side, each in zip(sides, held, strict=True)
+    return LatencyHistogram(
+        edges_ms=tuple(edges.tolist()),
+        attacks=_count_between(attacks, edges),
+        benign=_count_between(benign, edges),
     )
-    return LatencyHistogram(edges_ms=tuple(edges.tolist()), attacks=attacks, benign=benign)
+
+
+def _count_between(times: RisingTimes, edges: Floats) -> tuple[int, ...]:
+    """Count the times between edges; the last bin holds its right edge too."""
+    shown = np.maximum(times.values, _LEAST_SHOWN_MS)
+    below = [times.count_below(place) for place in np.searchsorted(shown, edges[:-1])]
+    return tuple(np.diff([*below, len(times)]).tolist())

@@ -87,14 +87,15 @@ def measure_masking(reader: RecordReader, frame: Frame, arm: DefenseColumn) -> M
             kept, changed = _changed_words(passed.sample, passed.text)
             words.add(passed.group, hits=changed, trials=kept)
     confidence = frame.settings.confidence
-    kinds = [
-        KindLeak(kind=kind, leaked=tally.rate(confidence))
-        for kind, tally in sorted(by_kind.items())
-    ]
+    kinds, leaked = [], None
+    for kind, counts in sorted(by_kind.items()):
+        kinds.append(KindLeak(kind=kind, leaked=counts.rate(confidence)))
+    if kinds:
+        leaked = every_place.rate(confidence)
     return Masking(
         rewritten_attacks=attacks,
         rewritten_benign=benign,
-        leaked=every_place.rate(confidence) if kinds else None,
+        leaked=leaked,
         kinds=tuple(kinds),
         changed_words=words.rate(confidence),
     )
@@ -185,8 +186,11 @@ def _changed_words(sample: Sample, text: str) -> tuple[int, int]:
     if text == original:
         return kept, 0
     words = [match.group().casefold() for match in matches]
-    found = _found(words, [match.group().casefold() for match in _WORD.finditer(text)])
-    changed = sum(stay and not is_found for stay, is_found in zip(stays, found, strict=True))
+    written = [match.group().casefold() for match in _WORD.finditer(text)]
+    changed = 0
+    for stay, is_found in zip(stays, _found(words, written), strict=True):
+        if stay and not is_found:
+            changed += 1
     return kept, changed
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -135,12 +135,17 @@ def read_category_answers(
     findings = finding_columns(reader, arm.name)
     # Where no answer ever says of a category that it was not flagged, the defense lists what it
     # flags: what an answer does not name was not.
-    is_list = all((each.flagged == 1).all() for each in findings)
-    is_list = is_list and all(np.isnan(each.score).all() for each in findings)
-    found = [_aligned(frame, arm, each, is_list=is_list) for each in findings]
-    told = [each for each in found if each.is_stated.any() or not np.isnan(each.score).all()]
-    told.sort(key=lambda each: (-int(each.is_stated.sum()), each.name))
-    return tuple(sorted(told[:MOST_CATEGORIES], key=lambda each: each.name))
+    is_list = True
+    for of_category in findings:
+        if not (of_category.flagged == 1).all() or not np.isnan(of_category.score).all():
+            is_list = False
+    categories = []
+    for of_category in findings:
+        answers = _aligned(frame, arm, of_category, is_list=is_list)
+        if answers.is_stated.any() or not np.isnan(answers.score).all():
+            categories.append(answers)
+    categories.sort(key=lambda answers: (-int(answers.is_stated.sum()), answers.name))
+    return tuple(sorted(categories[:MOST_CATEGORIES], key=lambda answers: answers.name))
 
 
 def _aligned(
@@ -150,7 +155,9 @@ def _aligned(
     records = arm.records
     keys = records.repeat.astype(np.int64) * frame.sample_count + records.sample
     at = np.searchsorted(keys, findings.repeat * frame.sample_count + findings.sample)
-    flagged = np.full(len(keys), 0 if is_list else -1, dtype=np.int8)
+    flagged = np.full(len(keys), -1, dtype=np.int8)
+    if is_list:
+        flagged[:] = 0
     score = np.full(len(keys), np.nan)
     flagged[at], score[at] = findings.flagged, findings.score
     # What failed was not decided, whatever else its answer says.
@@ -165,12 +172,14 @@ def analyse_native_categories(
 ) -> tuple[NativeCategory, ...]:
     """Compute what is said about each native category of a defense."""
     own_of = dict(frame.settings.category_map).get(arm.name, {})
-    thresholds = arm.part.settings.get("thresholds")
-    stated = thresholds if isinstance(thresholds, Mapping) else {}
-    return tuple(
-        _analyse(frame, arm, answers, own=own_of.get(answers.name, ()), stated=stated)
-        for answers in read_category_answers(reader, frame, arm)
-    )
+    thresholds: Any = arm.part.settings.get("thresholds")
+    if not isinstance(thresholds, Mapping):
+        thresholds = {}
+    categories = []
+    for answers in read_category_answers(reader, frame, arm):
+        own = own_of.get(answers.name, ())
+        categories.append(_analyse(frame, arm, answers, own=own, stated=thresholds))
+    return tuple(categories)
 
 
 def _analyse(
@@ -181,14 +190,18 @@ def _analyse(
     own: Sequence[str],
     stated: Mapping[str, float],
 ) -> NativeCategory:
+    """Compute what is said about one category; `own` are those of the data that it stands for."""
     flagged = estimate_errors(frame, arm, blocked=answers.is_flagged, trials=answers.is_stated)
+    confusion = None
+    if own:
+        confusion = _confusion(frame, arm, answers, own)
     return NativeCategory(
         name=answers.name,
         threshold=stated.get(answers.name),
         flagged_attacks=complement(flagged.attack_success_rate),
         flagged_benign=flagged.false_positive_rate,
         unstated=int((arm.is_answered & ~answers.is_stated).sum()),
-        confusion=_confusion(frame, arm, answers, own) if own else None,
+        confusion=confusion,
         curve=_curve(frame, arm, answers, own),
     )
 

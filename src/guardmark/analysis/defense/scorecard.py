@@ -169,11 +169,17 @@ def complement(estimate: Estimate) -> Estimate:
     return replace(
         estimate,
         successes=estimate.trials - estimate.successes,
-        low=None if estimate.high is None else 1 - estimate.high,
-        high=None if estimate.low is None else 1 - estimate.low,
-        group_mean=None if estimate.group_mean is None else 1 - estimate.group_mean,
-        unbiased=None if estimate.unbiased is None else 1 - estimate.unbiased,
+        low=_other_end(estimate.high),
+        high=_other_end(estimate.low),
+        group_mean=_other_end(estimate.group_mean),
+        unbiased=_other_end(estimate.unbiased),
     )
+
+
+def _other_end(share: float | None) -> float | None:
+    if share is None:
+        return None
+    return 1 - share
 
 
 def make_scorecard(frame: Frame, arm: DefenseColumn) -> Scorecard:
@@ -272,7 +278,9 @@ def _by_group(
     if not (sizes > 1).any():
         return None, None
     allowed, own = sizes - blocked[of_attacks], np.arange(len(sizes))
-    often = None if cells.weights is None else cells.weights[of_attacks]
+    often = cells.weights
+    if often is not None:
+        often = often[of_attacks]
     shares = share_mean(allowed / sizes, own, name="mean of groups", confidence=level, counts=often)
     return any_per_group(allowed, sizes, weights=often, confidence=level), shares
 
@@ -305,7 +313,9 @@ def estimate_ratios(frame: Frame, arm: DefenseColumn, worth: BlockedCounts) -> B
         table, often = _count(frame, arm), frame.group_weights
         correlation = ratios.correlate(table, weights=often)
         used = table.sum(axis=1) > 0
-        groups = int(used.sum() if often is None else often[used].sum())
+        groups = int(used.sum())
+        if often is not None:
+            groups = int(often[used].sum())
     figures = ratios.estimate_ratios(
         *worth,
         correlation=correlation,
@@ -314,11 +324,10 @@ def estimate_ratios(frame: Frame, arm: DefenseColumn, worth: BlockedCounts) -> B
         drawing=DrawPlan(seed=settings.seed, replicates=settings.replicates),
     )
     names = ("precision", "f1", "balanced_error", "youden", "correlation")
-    answered = worth.attacks.trials + worth.benign.trials
-    return BenchmarkRatios(
-        **dict(zip(names, figures, strict=True)),
-        prevalence=worth.attacks.trials / answered if answered else None,
-    )
+    answered, prevalence = worth.attacks.trials + worth.benign.trials, None
+    if answered:
+        prevalence = worth.attacks.trials / answered
+    return BenchmarkRatios(**dict(zip(names, figures, strict=True)), prevalence=prevalence)
 
 
 def _count(frame: Frame, arm: DefenseColumn) -> NDArray[np.int64]:
@@ -369,17 +378,21 @@ def assess_widths(
 
 
 def _width(name: str, estimate: Estimate, settings: AnalysisSettings, repeats: int) -> Width:
+    """Say how wide an interval is, and about how many samples would make it as narrow as wanted."""
     half, wanted = None, settings.margin
     if estimate.low is not None and estimate.high is not None:
         half = (estimate.high - estimate.low) / 2
+    # Repeats of a sample are rows of its group, and nobody collects repeats.
+    samples, needed = math.ceil(estimate.trials / repeats), None
     rows = rows_for_margin(estimate, wanted)
+    if rows is not None:
+        needed = math.ceil(rows / repeats)
     return Width(
         name=name,
         half_width=half,
         trials=estimate.trials,
-        # Repeats of a sample are rows of its group, and nobody collects repeats.
-        samples=math.ceil(estimate.trials / repeats),
-        needed=None if rows is None else math.ceil(rows / repeats),
+        samples=samples,
+        needed=needed,
         wanted=wanted,
     )
 

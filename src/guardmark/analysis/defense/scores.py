@@ -200,8 +200,10 @@ def _scored(frame: Frame, arm: DefenseColumn) -> _Scored | None:
     attack = frame.samples.is_attack[at]
     if attack.all() or not attack.any():
         return None
-    score = arm.records.score[arm.is_scored]
-    return _Scored(attack, score, frame.samples.group.codes[at] if frame.is_grouped else None)
+    score, groups = arm.records.score[arm.is_scored], None
+    if frame.is_grouped:
+        groups = frame.samples.group.codes[at]
+    return _Scored(attack, score, groups)
 
 
 def analyse_thresholds(frame: Frame, arm: DefenseColumn) -> ThresholdAnalysis | None:
@@ -211,17 +213,15 @@ def analyse_thresholds(frame: Frame, arm: DefenseColumn) -> ThresholdAnalysis | 
         return None
     (attack, score, groups), confidence = scored, frame.settings.confidence
     bins = np.minimum((score * _BINS).astype(np.int64), _BINS - 1)
-    attacks, benign = (
-        tuple(np.bincount(bins[attack == label], minlength=_BINS).tolist())
-        for label in (True, False)
-    )
+    attacks = np.bincount(bins[attack], minlength=_BINS).tolist()
+    benign = np.bincount(bins[~attack], minlength=_BINS).tolist()
     return ThresholdAnalysis(
         area=auc(attack, score, groups=groups, confidence=confidence).ratio,
         precision_area=average_precision(attack, score, groups=groups, confidence=confidence),
         points=_curve(frame, scored),
         limited=choose_within(frame, arm, limits=FPR_LIMITS),
         chosen=tuple(_cheapest(frame, arm)),
-        histogram=ScoreHistogram(attacks=attacks, benign=benign),
+        histogram=ScoreHistogram(attacks=tuple(attacks), benign=tuple(benign)),
         scored_attacks=int(attack.sum()),
         scored_benign=int((~attack).sum()),
     )
@@ -341,11 +341,14 @@ def choose_guaranteed(
 ) -> tuple[GuaranteedThreshold, RatePair | None]:
     """Choose a threshold shown to keep limits on one half, and measure it on the other."""
     at, (choosing, measuring) = arm.records.sample, _halves(frame, arm)
+    groups = None
+    if frame.is_grouped:
+        groups = frame.samples.group.codes[at][choosing]
     chosen = guarantee_threshold(
         frame.samples.is_attack[at][choosing],
         arm.records.score[choosing],
         limits=limits,
-        groups=frame.samples.group.codes[at][choosing] if frame.is_grouped else None,
+        groups=groups,
         confidence=frame.settings.confidence,
     )
     if chosen.threshold is None:
@@ -357,7 +360,9 @@ def _measure(
     frame: Frame, arm: DefenseColumn, threshold: float | None, measuring: Marks
 ) -> RatePair:
     """Measure a threshold, None to block nothing, on samples it was not chosen on."""
-    blocked = measuring & (arm.records.score >= (np.inf if threshold is None else threshold))
+    blocked = np.zeros_like(measuring)
+    if threshold is not None:
+        blocked = measuring & (arm.records.score >= threshold)
     return estimate_errors(frame, arm, blocked=blocked, trials=measuring)
 
 
@@ -471,23 +476,21 @@ def areas_in_family(frame: Frame) -> tuple[AreaPair, ...]:
 
 def compare_areas(frame: Frame) -> tuple[AreaPair, ...]:
     """Test the areas of all pairs of scoring defenses, baselines left out."""
-    wide = {
-        arm.name: frame.spread(arm.records, arm.records.score, arm.is_scored)
-        for arm in frame.arms
-        if not arm.is_baseline and arm.is_scored.any()
-    }
+    wide = {}
+    for arm in frame.arms:
+        if not arm.is_baseline and arm.is_scored.any():
+            wide[arm.name] = frame.spread(arm.records, arm.records.score, arm.is_scored)
     confidence, pairs = frame.settings.confidence, []
     for first, second in combinations(wide, 2):
         both = ~np.isnan(wide[first]) & ~np.isnan(wide[second])
         attack, scores = frame.is_attack[both], (wide[first][both], wide[second][both])
         if attack.all() or not attack.any():
             continue
+        groups = None
+        if frame.is_grouped:
+            groups = frame.groups[both]
         areas = compare_auc(
-            attack,
-            scores[0],
-            second=scores[1],
-            groups=frame.groups[both] if frame.is_grouped else None,
-            confidence=confidence,
+            attack, scores[0], second=scores[1], groups=groups, confidence=confidence
         )
         pairs.append(AreaPair(first=first, second=second, difference=areas.difference))
     return tuple(pairs)

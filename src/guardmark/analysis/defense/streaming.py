@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -76,12 +76,10 @@ def measure_streaming(
     count groups of samples, as those of every rate do.
     """
     parts = [_rows(reader, records) for records in columns]
-    rows = _Rows(
-        **{
-            each.name: np.concatenate([getattr(part, each.name) for part in parts])
-            for each in fields(_Rows)
-        }
-    )
+    joined: dict[str, Any] = {}
+    for column in fields(_Rows):
+        joined[column.name] = np.concatenate([getattr(part, column.name) for part in parts])
+    rows = _Rows(**joined)
     is_known = ~np.isnan(rows.characters)
     if not is_known.any():
         return None
@@ -101,12 +99,10 @@ def measure_streaming(
         cells = sort_into_cells(frame)
         shown = estimate_slices(frame, cells, columns[0], hits=hits, trials=is_blocked)[1]
     else:
-        crossing = frame.samples.crossing
-        rates = SampleRates(
-            frame.samples.group.codes,
-            frame.settings.confidence,
-            crossing=None if crossing is None else crossing.codes,
-        )
+        crossing = None
+        if frame.samples.crossing is not None:
+            crossing = frame.samples.crossing.codes
+        rates = SampleRates(frame.samples.group.codes, frame.settings.confidence, crossing=crossing)
         shown = rates.at(rows.sample[is_blocked].tolist(), hits[is_blocked])
     return Streaming(
         shown=shown,
@@ -125,8 +121,8 @@ def _rows(reader: RecordReader, records: RecordColumns) -> _Rows:
     is_own = (records.flags & FLAG_SHARED) == 0
     keys = zip(records.repeat.tolist(), records.sample.tolist(), is_own.tolist(), strict=True)
     for row, (repeat, sample, is_call) in enumerate(keys):
-        trace = streams.get((repeat, sample)) if is_call else None
-        if trace is None:
+        trace = streams.get((repeat, sample))
+        if trace is None or not is_call:
             continue
         characters[row] = trace.characters
         if trace.first_ns is not None:

@@ -147,8 +147,12 @@ class _Pairs:
         self.groups.append(group)
 
     def figures(self, confidence: float) -> SplitPairs:
+        """Estimate both rates and their difference over the conversations that were decided."""
         groups = np.unique(np.array(self.groups, dtype=np.int64), return_inverse=True)[1]
         every = len(self.split) + self.undecided
+        lowest, highest = None, None
+        if every:
+            lowest, highest = self.lowest / every, self.highest / every
         return SplitPairs(
             conversation=grouped_rate(self.split, groups, confidence=confidence),
             one_message=grouped_rate(self.whole, groups, confidence=confidence),
@@ -156,8 +160,8 @@ class _Pairs:
                 self.split, self.whole, groups=groups, confidence=confidence
             ),
             undecided=self.undecided,
-            lowest=self.lowest / every if every else None,
-            highest=self.highest / every if every else None,
+            lowest=lowest,
+            highest=highest,
         )
 
 
@@ -186,7 +190,9 @@ class _TalkMarks:
 
     def add(self, codes: Sequence[int], *, is_attack: bool, group: int) -> None:
         """Count a conversation in each rate that its turns settle."""
-        whole = self.stopped if is_attack else self.interrupted
+        whole = self.interrupted
+        if is_attack:
+            whole = self.stopped
         if _is_settled(codes):
             whole.add(is_hit=BLOCK in codes, group=group)
         if is_attack and _is_settled(codes[:-1]):

@@ -78,7 +78,9 @@ def compare_agent_runs(
             "There is one arm only, so there is nothing to compare it with.\n"
             "Next: name a second run over the same suite, or measure two arms in one run."
         )
-    compared = {pair.first for pair in wanted} | {pair.second for pair in wanted}
+    compared: set[str] = set()
+    for pair in wanted:
+        compared.update((pair.first, pair.second))
     spending = measure_spending(
         [arm for arm in arms if arm.arm in compared], CaseCounting(confidence=confidence)
     )
@@ -113,7 +115,12 @@ def _require_agent(reader: RecordReader, path: Path) -> None:
 
 def _require_shared_cases(runs: Sequence[AgentRun]) -> None:
     """Refuse runs that have no case in common."""
-    ids = [{row.case.id for arm in run.arms for row in arm.rows} for run in runs]
+    ids = []
+    for run in runs:
+        of_run: set[object] = set()
+        for arm in run.arms:
+            of_run.update(row.case.id for row in arm.rows)
+        ids.append(of_run)
     if not set.intersection(*ids):
         raise IncomparableRuns(
             "These runs share no case: their suites, wordings or limits differ.\n"

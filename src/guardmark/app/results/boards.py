@@ -158,13 +158,15 @@ def _page(card: Card, ending: str = ".html") -> str:
 
 def _namesakes(card: Card, known: dict[str, Card]) -> int:
     """Count other cards of the same guard in the same cohort."""
-    return sum(
-        other is not card
-        and other.cohort.key == card.cohort.key
-        and other.subject.fingerprint == card.subject.fingerprint
-        and other.subject.name == card.subject.name
-        for other in known.values()
-    )
+    count = 0
+    for other in known.values():
+        is_same_guard = (
+            other.subject.name == card.subject.name
+            and other.subject.fingerprint == card.subject.fingerprint
+        )
+        if other is not card and is_same_guard and other.cohort.key == card.cohort.key:
+            count += 1
+    return count
 
 
 def _write(path: Path, text: str) -> None:
@@ -200,29 +202,27 @@ def _read_state(out: Path) -> dict[str, Any]:
 
 
 def _state(known: dict[str, Card], changes: Sequence[FeedEntry]) -> str:
-    told = {
-        "version": _STATE_VERSION,
-        "cards": {
-            mark: {
-                "name": card.subject.name,
-                "cohort": card.cohort.key,
-                "answer": card.answer,
-                "created_utc": card.run.created_utc,
-            }
-            for mark, card in sorted(known.items())
-        },
-        "feed": [
+    """Write what the next board has to know of this one."""
+    cards, feed = {}, []
+    for mark, card in sorted(known.items()):
+        cards[mark] = {
+            "name": card.subject.name,
+            "cohort": card.cohort.key,
+            "answer": card.answer,
+            "created_utc": card.run.created_utc,
+        }
+    for change in changes:
+        feed.append(
             {
-                "id": each.id,
-                "title": each.title,
-                "link": each.link,
-                "when": each.when,
-                "text": each.text,
+                "id": change.id,
+                "title": change.title,
+                "link": change.link,
+                "when": change.when,
+                "text": change.text,
             }
-            for each in changes
-        ],
-    }
-    return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+        )
+    state = {"version": _STATE_VERSION, "cards": cards, "feed": feed}
+    return json.dumps(state, indent=1, ensure_ascii=False) + "\n"
 
 
 _MOST_ENTRIES: Final = 200
@@ -236,25 +236,29 @@ def _changes(known: dict[str, Card], before: dict[str, Any]) -> tuple[FeedEntry,
         if mark in earlier:
             continue
         name = plain_line(card.subject.name)
-        same = [each for each in earlier.values() if each.get("name") == card.subject.name]
-        what = "measured again" if same else "new"
-        answers = {str(each.get("answer")) for each in same}
+        answers, news = set(), "new"
+        for told in earlier.values():
+            if told.get("name") == card.subject.name:
+                answers.add(str(told.get("answer")))
+                news = "measured again"
         text = f"{card.answer or 'Baseline'}; cohort {card.cohort.key}."
         if answers and card.answer not in answers:
             text += f" Before: {plain_line(', '.join(sorted(answers)))}."
         entries.append(
             FeedEntry(
                 id=mark,
-                title=f"{name}: {what}",
+                title=f"{name}: {news}",
                 link=_page(card),
                 when=card.run.created_utc,
                 text=text,
             )
         )
-    entries.sort(key=lambda each: (each.when, each.id), reverse=True)
+    entries.sort(key=lambda entry: (entry.when, entry.id), reverse=True)
     kept = before.get("feed")
     if isinstance(kept, list):
-        entries += [FeedEntry(**each) for each in kept if _is_feed_entry(each)]
+        for stored in kept:
+            if _is_feed_entry(stored):
+                entries.append(FeedEntry(**stored))
     return tuple(entries[:_MOST_ENTRIES])
 
 
@@ -283,7 +287,9 @@ def read_published(path: Path) -> tuple[PublishedResult, ...]:
         tree = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} is not JSON.") from error
-    rows = tree.get("results", tree) if isinstance(tree, dict) else tree
+    rows = tree
+    if isinstance(tree, dict):
+        rows = tree.get("results", tree)
     if not isinstance(rows, list):
         raise StoreError(
             f"{path} is no list of results.\nNext: write the registry of any-guardrail as JSON: a "
@@ -293,28 +299,32 @@ def read_published(path: Path) -> tuple[PublishedResult, ...]:
 
 
 def _claims_of(path: Path) -> tuple[PublishedResult, ...]:
-    stated = load_section(path, ClaimsFile, key="guardmark-claims").claims
-    return tuple(
-        PublishedResult(
-            guard=name,
-            value=each.value,
-            source=" ".join(f"{each.source} {each.date or ''}".split()),
-            cohort=PublishedCohort(dataset=each.data, metric=each.figure),
-        )
-        for name, claims in stated.items()
-        for each in claims
-    )
+    """Read a file of claims as results that others published."""
+    results = []
+    for name, claims in load_section(path, ClaimsFile, key="guardmark-claims").claims.items():
+        for claim in claims:
+            result = PublishedResult(
+                guard=name,
+                value=claim.value,
+                source=" ".join(f"{claim.source} {claim.date or ''}".split()),
+                cohort=PublishedCohort(dataset=claim.data, metric=claim.figure),
+            )
+            results.append(result)
+    return tuple(results)
 
 
 def _of_registry(path: Path, at: int, row: Any) -> PublishedResult:
     """Read one result of the registry of any-guardrail, whose missing values are null."""
     if not isinstance(row, dict):
         raise StoreError(f"{path}: result {at + 1} is no object.")
-    stated: Any = row.get("source") or {}
-    source = stated if isinstance(stated, dict) else {"url": str(stated)}
-    of_cohort: Any = row.get("cohort") or {}
-    named = {key: value for key, value in of_cohort.items() if value is not None}
-    where = source.get("url") or source.get("harness_version") or named.get("harness")
+    source: Any = row.get("source") or {}
+    if not isinstance(source, dict):
+        source = {"url": str(source)}
+    cohort = {}
+    for name, value in (row.get("cohort") or {}).items():
+        if value is not None:
+            cohort[name] = value
+    where = source.get("url") or source.get("harness_version") or cohort.get("harness")
     if not where:
         raise StoreError(f"{path}: result {at + 1} names no source, so it cannot be shown.")
     tree = {
@@ -324,7 +334,7 @@ def _of_registry(path: Path, at: int, row: Any) -> PublishedResult:
         "category": row.get("category") or "",
         "is_contaminated": row.get("contamination"),
         "notes": row.get("notes") or "",
-        "cohort": named,
+        "cohort": cohort,
     }
     try:
         return TypeAdapter(PublishedResult).validate_python(tree, extra="forbid")

@@ -8,6 +8,7 @@ import re
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from datetime import date as Day  # noqa: N812 - a field is called date
+from itertools import chain
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -154,7 +155,7 @@ def write_cards(
                 comment = f"guardmark card {file_name(name)} cohort {card.cohort.key}"
                 files.append(sign_file(path, key.path, comment=comment, password=key.password))
         written.append(WrittenCard(card=card, document=document, files=tuple(files)))
-    require_no_secret([path for each in written for path in each.files])
+    require_no_secret(chain.from_iterable(one.files for one in written))
     if to.absolute().is_relative_to(folder.path.absolute()):
         note_seals(folder.path)
     return tuple(written)
@@ -229,20 +230,19 @@ def _read_claims(path: Path | None) -> dict[str, tuple[MakerClaim, ...]]:
     """Read what makers claim, by defense."""
     if path is None:
         return {}
-    stated = load_section(path, ClaimsFile, key="guardmark-claims").claims
-    return {
-        name: tuple(
-            MakerClaim(
-                figure=each.figure,
-                value=each.value,
-                source=each.source,
-                date=each.date.isoformat() if each.date else "",
-                data=each.data,
-            )
-            for each in claims
-        )
-        for name, claims in stated.items()
-    }
+    by_defense = {}
+    for name, claims in load_section(path, ClaimsFile, key="guardmark-claims").claims.items():
+        by_defense[name] = tuple(map(_maker_claim, claims))
+    return by_defense
+
+
+def _maker_claim(claim: ClaimSettings) -> MakerClaim:
+    date = ""
+    if claim.date:
+        date = claim.date.isoformat()
+    return MakerClaim(
+        figure=claim.figure, value=claim.value, source=claim.source, date=date, data=claim.data
+    )
 
 
 def remake_card(card: Card, run: Path) -> Card:
@@ -261,10 +261,13 @@ def differences_of(card: Card, made: Card) -> tuple[str, ...]:
 
 
 def _differing(path: str, one: Any, other: Any) -> list[str]:
+    """Return where two documents differ; the last digits of a number may."""
     differing: list[str] = []
     if isinstance(one, dict) and isinstance(other, dict):
         for key in {**one, **other}:
-            below = f"{path}.{key}" if path else key
+            below = key
+            if path:
+                below = f"{path}.{key}"
             differing += _differing(below, one.get(key), other.get(key))
         return differing
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):

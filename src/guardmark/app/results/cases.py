@@ -58,17 +58,18 @@ def read_cases(path: Path, wanted: CaseSelection) -> list[ToldCase] | None:
             return None
         run = read_agent_run(opened.reader)
     _require_known(run, wanted)
-    return [
-        ToldCase(
-            id=row.case.id,
-            arm=arm.arm,
-            agent=arm.agent,
-            outcome=outcome_of(row),
-            story=tell_case(row),
-        )
-        for arm, row in _rows(run)
-        if wanted.arm in {"", arm.arm, arm.subject} and _is_wanted(row, wanted)
-    ]
+    cases = []
+    for arm, row in _rows(run):
+        if wanted.arm in {"", arm.arm, arm.subject} and _is_wanted(row, wanted):
+            case = ToldCase(
+                id=row.case.id,
+                arm=arm.arm,
+                agent=arm.agent,
+                outcome=outcome_of(row),
+                story=tell_case(row),
+            )
+            cases.append(case)
+    return cases
 
 
 def _rows(run: AgentRun) -> Iterator[tuple[CasesOfArm, CaseRow]]:

@@ -47,24 +47,28 @@ def crosswalk_rows(run: Path, framework: str) -> dict[str, Any]:
 
 
 def _item(row: CrosswalkRow) -> dict[str, Any]:
-    evidence = [
-        {
-            "defense": each.defense,
-            "what": each.what,
-            "value": each.rate.value,
-            "low": each.rate.low,
-            "high": each.rate.high,
-            "successes": each.rate.successes,
-            "trials": each.rate.trials,
-        }
-        for each in row.evidence
-    ]
+    """Return one item of a framework as JSON values."""
+    evidence = []
+    for found in row.evidence:
+        evidence.append(
+            {
+                "defense": found.defense,
+                "what": found.what,
+                "value": found.rate.value,
+                "low": found.rate.low,
+                "high": found.rate.high,
+                "successes": found.rate.successes,
+                "trials": found.rate.trials,
+            }
+        )
     told = asdict(row)
     return {
         "code": row.item.code,
         "title": row.item.title,
         "evidence": evidence,
-        **{key: list(told[key]) for key in ("recorded", "relevant", "left_open")},
+        "recorded": list(told["recorded"]),
+        "relevant": list(told["relevant"]),
+        "left_open": list(told["left_open"]),
     }
 
 

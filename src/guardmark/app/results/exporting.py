@@ -103,7 +103,9 @@ def export(run: Path, form: str, *, out: Path | None = None, layer: str = "") ->
 
             require_judging(opened.reader, layer)
         path = out or opened.folder.file(_USUAL_NAMES[form])
-        chosen = {"layer": layer} if layer else {}
+        chosen = {}
+        if layer:
+            chosen["layer"] = layer
         exported = Exported(path=path, records=write(opened.reader, path, **chosen))
         require_no_secret([path])
     if path.absolute().is_relative_to(opened.folder.path.absolute()):
@@ -120,8 +122,11 @@ def _write_figures(reader: RecordReader, path: Path, *, form: str) -> int:
     for block in document.blocks:
         if isinstance(block, IntervalChart | LineChart | Histogram | FlowChart):
             drawn = figure_svg(block, series)
+            content = drawn.encode()
+            if form == "pdf":
+                content = pdf_of(drawn)
             with whole_file(path / f"{block.id}.{form}") as file:
-                file.write(drawn.encode() if form == "svg" else pdf_of(drawn))
+                file.write(content)
     return reader.status().stored
 
 
@@ -134,9 +139,11 @@ def write_latex(reader: RecordReader, path: Path) -> int:
     from guardmark.reports.render.latex import latex_files  # on use: few runs write it
 
     is_one = path.suffix == ".tex"
-    files = latex_files(_document(reader), path.name if is_one else "")
-    for name, text in files.items():
-        RunDir(path=path.parent if is_one else path).write_text(name, text)
+    folder, one_file = RunDir(path=path), ""
+    if is_one:
+        folder, one_file = RunDir(path=path.parent), path.name
+    for name, text in latex_files(_document(reader), one_file).items():
+        folder.write_text(name, text)
     return reader.status().stored
 
 

@@ -43,12 +43,13 @@ def run_sarif(reader: RecordReader, analysis: RunAnalysis, *, texts: bool) -> st
     manifest = analysis.manifest
     settings = replace(analysis.settings, listed_samples=MOST_RESULTS)
     located = _located(reader, read_for_report(reader, settings))
-    baselines = frozenset(each.name for each in analysis.defenses if each.is_baseline)
+    baselines = frozenset(defense.name for defense in analysis.defenses if defense.is_baseline)
+    if len(baselines) == len(analysis.defenses):
+        baselines = frozenset()  # a run of baselines alone still has something to tell
     analysed = Analysed(
         run=manifest.name,
         version=manifest.guardmark_version,
-        # A run of baselines alone still has something to tell.
-        baselines=baselines if len(baselines) < len(analysis.defenses) else frozenset(),
+        baselines=baselines,
         texts=texts,
     )
     return sarif_json(located, analysed)
@@ -70,15 +71,18 @@ class Shown:
 def gate_sarif(run: OpenedRun, policy: GatePolicy, shown: Shown) -> str:
     """Write the worst findings of gated defenses as SARIF; texts stay in the run."""
     frame = _frame(run.reader, run.settings)
-    gated = {each.name for each in gated_arms(frame, policy)}
+    gated = {arm.name for arm in gated_arms(frame, policy)}
+    lines: dict[str, DefenseLine] = {}
+    if shown.config is not None:
+        lines = _lines(shown.config)
     analysed = Analysed(
         run=frame.manifest.name,
         version=frame.manifest.guardmark_version,
-        baselines=frozenset(each.name for each in frame.arms if each.name not in gated),
+        baselines=frozenset(arm.name for arm in frame.arms if arm.name not in gated),
         texts=False,
         most=MOST_AT_A_GATE,
         guid=_identity(run.reader),
-        lines=_lines(shown.config) if shown.config is not None else {},
+        lines=lines,
     )
     if shown.since is not None:
         analysed = replace(analysed, known=_known(shown.since, analysed))
@@ -95,18 +99,16 @@ def _frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
 
 def _located(reader: RecordReader, frame: Frame) -> tuple[Located, ...]:
     """Return what defenses got wrong, worst first, and what an attacker found after it."""
-    manifest = frame.manifest
-    located = tuple(
-        Located(listed=each, place=_place(manifest, reader.position_of(each.sample.id) or 0))
-        for each in find_worst(reader, frame).listed
-    )
+    manifest, located = frame.manifest, []
+    for listed in find_worst(reader, frame).listed:
+        place = _place(manifest, reader.position_of(listed.sample.id) or 0)
+        located.append(Located(listed=listed, place=place))
     if ADAPTIVE in reader.layers():
         from guardmark.app.results.transcripts import listed_bypasses  # loads the attacks
 
-        located += tuple(
-            Located(listed=each, place=manifest.name) for each in listed_bypasses(reader)
-        )
-    return located
+        for listed in listed_bypasses(reader):
+            located.append(Located(listed=listed, place=manifest.name))
+    return tuple(located)
 
 
 def _known(path: Path, analysed: Analysed) -> KnownFindings:
@@ -140,18 +142,19 @@ def _lines(config: Path) -> dict[str, DefenseLine]:
     document, source = parse_yaml(
         read_text(config, f"The configuration {config}"), shown_as=str(config)
     )
-    named = None
+    named: object = None
     if isinstance(document, dict):
         named = document.get("defenses")
+    if not isinstance(named, dict):
+        return {}
     path = config
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
-    return {
-        str(name): DefenseLine(
-            path=path.as_posix(), line=source.nearest(("defenses", str(name)))[0] or 1
-        )
-        for name in (named if isinstance(named, dict) else ())
-    }
+    lines = {}
+    for name in map(str, named):
+        line, *_ = source.nearest(("defenses", name))
+        lines[name] = DefenseLine(path=path.as_posix(), line=line or 1)
+    return lines
 
 
 def _place(manifest: RunManifest, position: int) -> str:

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from guardmark.analysis.compare.comparison import PairedComparison
     from guardmark.analysis.compare.matching import MatchedRuns
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.run import RunAnalysis
@@ -75,9 +76,13 @@ _NO_POLICY: Final = (
 
 def read_policy(path: Path | None, config: Config) -> GatePolicy:
     """Read the limits a run is checked against."""
-    section = config.gate if path is None else load_section(path, GateSettings, key="gate")
-    where = path if path is not None else "the run's configuration"
-    policy = _usual_policy(config) if section is None else gate_policy(section)
+    section, where = config.gate, "the run's configuration"
+    if path is not None:
+        section, where = load_section(path, GateSettings, key="gate"), str(path)
+    if section is None:
+        policy = _usual_policy(config)
+    else:
+        policy = gate_policy(section)
     if policy.is_empty:
         raise ConfigError(
             f"{where} limits nothing, so every run would pass.\nNext: set asr_upper, fpr_upper, "
@@ -306,8 +311,10 @@ def check_run(
         labels = label_runs([run.folder, baseline] if baseline else [run.folder])
         if baseline is not None:
             other = stack.enter_context(RecordReader(baseline.records))
-            pairs = zip(labels, (reader, other), strict=True)
-            opened = [OpenRun(label=label, reader=each) for label, each in pairs]
+            opened = [
+                OpenRun(label=labels[0], reader=reader),
+                OpenRun(label=labels[1], reader=other),
+            ]
             for scope, arms in _gated(opened, frame, limits):
                 matched = match_runs(opened, settings, scope=scope)
                 checks += _regressions(matched, arms, limits)
@@ -347,9 +354,9 @@ def _regressions(
     matched: MatchedRuns, arms: tuple[DefenseColumn, ...], limits: GatePolicy
 ) -> tuple[GateCheck, ...]:
     """Compare each gated defense or system with itself in the baseline run."""
-    run, base = (each.label for each in matched.runs)
-    now = {each.defense: each.name for each in matched.origins if each.run == run}
-    before = {each.defense: each.name for each in matched.origins if each.run == base}
+    run, base = matched.runs[0].label, matched.runs[1].label
+    now = {origin.defense: origin.name for origin in matched.origins if origin.run == run}
+    before = {origin.defense: origin.name for origin in matched.origins if origin.run == base}
     for arm in arms:
         if arm.name not in before:
             raise ConfigError(
@@ -358,8 +365,11 @@ def _regressions(
             )
     pairs = [(now[arm.name], before[arm.name]) for arm in arms]
     comparison = compare_arms(matched.frame, chosen=pairs, scope=matched.scope)
+    compared: tuple[PairedComparison, ...] = ()
+    if comparison is not None:
+        compared = comparison.pairs
     checks = check_regression(
-        () if comparison is None else comparison.pairs,
+        compared,
         limits.regression_margin or 0.0,
         alpha=1 - matched.frame.settings.confidence,
         names={name: defense for defense, name in now.items()},

@@ -26,16 +26,20 @@ def read_layout(path: Path, *, is_attack: bool) -> Layout:
     with open_run(path) as opened:
         settings = AnalysisSettings.of(opened.reader.manifest())
         frame = read_frame(opened.reader, settings)
-    mine = frame.samples.is_attack == is_attack
-    what = "attacks" if is_attack else "benign samples"
-    if not mine.any():
+    of_label = frame.samples.is_attack == is_attack
+    what = "benign samples"
+    if is_attack:
+        what = "attacks"
+    if not of_label.any():
         raise StoreError(f"{path} holds no {what} to take the sizes of groups from.")
-    sizes = np.bincount(frame.samples.group.codes[mine]) * frame.manifest.repeats
+    sizes = np.bincount(frame.samples.group.codes[of_label]) * frame.manifest.repeats
     sizes = sizes[sizes > 0]
     known = []
     for arm in frame.candidates():
         rates = estimate_rates(frame, arm)
-        rate = rates.attack_success_rate if is_attack else rates.false_positive_rate
+        rate = rates.false_positive_rate
+        if is_attack:
+            rate = rates.attack_success_rate
         if rate.icc is not None:
             known.append(rate.icc)
     if not known and sizes.max() > 1:

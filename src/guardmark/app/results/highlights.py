@@ -66,26 +66,37 @@ def read_exchanges(
     answers: dict[int, dict[int, Record]] = defaultdict(dict)
     for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL, samples=positions):
         answers[record.key.sample][record.key.repeat] = record
+    steps = _read_steps(reader, positions)
+    # Empty where no target model was asked.
+    missing: str | None = ""
+    if (NO_GUARD, Stage.MODEL, FIRST_LAYER) in reader.recorded_stages():
+        missing = None
+    exchanges = {}
+    for position, name in positions.items():
+        worst = _worst_repeat(steps, position)
+        answer = answers[position].get(worst)
+        asked = steps[position, worst]
+        text = missing
+        if answer is not None:
+            text = answer.text
+            if is_timed:
+                asked = [answer, *asked]
+        steps_told = tuple(_tell(asked, is_timed=is_timed))
+        exchanges[name] = SampleStory(answer=text, steps=steps_told)
+    return exchanges
+
+
+def _read_steps(
+    reader: RecordReader, positions: Collection[int]
+) -> dict[tuple[int, int], list[Record]]:
+    """Read what was decided about samples, by sample and repeat; the answers themselves apart."""
     steps: dict[tuple[int, int], list[Record]] = defaultdict(list)
     for stage in (Stage.DEFENSE, Stage.MODEL, Stage.JUDGE):
         for record in reader.records(stage=stage, samples=positions):
             is_answer = stage is Stage.MODEL and record.key.defense == NO_GUARD
             if not is_answer:
                 steps[record.key.sample, record.key.repeat].append(record)
-    # Empty where no target model was asked.
-    is_asked = (NO_GUARD, Stage.MODEL, FIRST_LAYER) in reader.recorded_stages()
-    exchanges, missing = {}, None if is_asked else ""
-    for position, name in positions.items():
-        worst = _worst_repeat(steps, position)
-        answer = answers[position].get(worst)
-        asked = steps[position, worst]
-        if answer and is_timed:
-            asked = [answer, *asked]
-        exchanges[name] = SampleStory(
-            answer=missing if answer is None else answer.text,
-            steps=tuple(_tell(asked, is_timed=is_timed)),
-        )
-    return exchanges
+    return steps
 
 
 def _worst_repeat(steps: Mapping[tuple[int, int], Sequence[Record]], sample: int) -> int:
@@ -136,7 +147,10 @@ def _steps(record: Record, *, is_timed: bool) -> Iterator[tuple[str, str]]:
     name, stage = record.key.defense, record.key.stage
     after = name.removeprefix(part_of(name))
     if stage is Stage.MODEL and after:
-        yield f"Answer{after}", "none came" if record.text is None else record.text
+        answer = "none came"
+        if record.text is not None:
+            answer = record.text
+        yield f"Answer{after}", answer
         if not is_timed:
             return
     yield _step(record, is_timed=is_timed)
@@ -151,7 +165,9 @@ def _step(record: Record, *, is_timed: bool) -> tuple[str, str]:
     if record.key.stage is Stage.MODEL:
         who = f"Target model{name.removeprefix(NO_GUARD)}"
     if record.key.stage is Stage.JUDGE:
-        judge = "the judge" if layer == FIRST_LAYER else layer.split("/", 1)[-1]
+        judge = "the judge"
+        if layer != FIRST_LAYER:
+            judge = layer.split("/", 1)[-1]
         who = f"Verdict of {judge}{name.removeprefix(NO_GUARD)}"
     parts: list[str] = [record.outcome]
     if record.answer_mode:

@@ -118,9 +118,11 @@ def _part(card: Card, file: Path, tags: Mapping[str, str]) -> MlflowRun:
         "type": subject.type or subject.kind,
         "version": subject.version,
         "fingerprint": subject.fingerprint,
-        "threshold": "" if subject.threshold is None else f"{subject.threshold:g}",
     }
-    params |= {f"settings.{key}": _text_of(value) for key, value in subject.settings.items()}
+    if subject.threshold is not None:
+        params["threshold"] = f"{subject.threshold:g}"
+    for key, value in subject.settings.items():
+        params[f"settings.{key}"] = _text_of(value)
     return MlflowRun(
         name=subject.name,
         tags={

@@ -83,25 +83,25 @@ def find_run(path: Path) -> RunDir:
     """Return the run a person means by a path; `last` is the newest below `runs`."""
     if str(path) == LAST and not path.exists():
         return _newest(Path(RUNS_FOLDER))
-    folder = path.parent if path.is_file() else path
+    folder = path
+    if path.is_file():
+        folder = path.parent
     if (folder / TABLES).is_dir() and not (folder / "records.sqlite").exists():
         unpack_run(folder)  # what `export --to parquet` wrote
     if (folder / "records.sqlite").exists():
         return RunDir(path=folder).checked()
-    levels = ("*/records.sqlite", "*/*/records.sqlite")
     below: list[Path] = []
     if not path.is_file():  # whoever names a file means no run that lies elsewhere
-        below = _by_time(found.parent for level in levels for found in folder.glob(level))
+        below = _runs_in(folder, "*/records.sqlite", "*/*/records.sqlite")
     if len(below) == 1:
         return RunDir(path=below[0]).checked()
     if not below:
-        is_theirs = (folder / "results.jsonl").exists()
-        raise StoreError(
-            f"There is no run in {path}: it holds no records.sqlite.\n"
-            + (f"For one of minor_bench: guardmark import minorbench {path}\n" if is_theirs else "")
-            + "Name the folder that `guardmark run` printed."
-        )
-    names = "\n".join(f"  {each}" for each in below[:_MOST_NAMED])
+        lines = [f"There is no run in {path}: it holds no records.sqlite."]
+        if (folder / "results.jsonl").exists():
+            lines.append(f"For one of minor_bench: guardmark import minorbench {path}")
+        lines.append("Name the folder that `guardmark run` printed.")
+        raise StoreError("\n".join(lines))
+    names = "\n".join(f"  {run}" for run in below[:_MOST_NAMED])
     raise StoreError(f"{path} holds {len(below)} runs; name one. The newest come first:\n{names}")
 
 
@@ -121,8 +121,15 @@ def _by_time(folders: Iterable[Path]) -> list[Path]:
 
 def runs_below(home: Path) -> list[Path]:
     """Return the folders of runs below a folder, the one that was written last first."""
-    levels = ("*/records.sqlite", "*/*/records.sqlite", "*/*/*/records.sqlite")
-    return _by_time(found.parent for level in levels for found in home.glob(level))
+    return _runs_in(home, "*/records.sqlite", "*/*/records.sqlite", "*/*/*/records.sqlite")
+
+
+def _runs_in(home: Path, *levels: str) -> list[Path]:
+    """Return the folders with records at some levels below, the one written last first."""
+    folders: list[Path] = []
+    for level in levels:
+        folders.extend(records.parent for records in home.glob(level))
+    return _by_time(folders)
 
 
 def _newest(home: Path) -> RunDir:

@@ -87,7 +87,9 @@ def _raw(file: SourceFile, path: Path, rules: RowRules | None) -> Iterator[_Numb
 
 def _spec_of(file: SourceFile, path: Path) -> DatasetSpec:
     """Return a file of an entry as the readers of data take it."""
-    kind = "yaml" if path.suffix in {".yaml", ".yml"} else file.format
+    kind = file.format
+    if path.suffix in {".yaml", ".yml"}:
+        kind = "yaml"
     return DatasetSpec(name="", path=path, shown_as=path.name, format=kind)
 
 
@@ -106,7 +108,9 @@ def _document_rows(
     try:
         document = parse(path.read_text(encoding="utf-8-sig"))
     except (ValueError, yaml.YAMLError, RecursionError) as error:
-        kind = "UTF-8" if isinstance(error, UnicodeDecodeError) else "JSON or YAML"
+        kind = "JSON or YAML"
+        if isinstance(error, UnicodeDecodeError):
+            kind = "UTF-8"
         raise DatasetError(
             f"The data file {path.name} is not {kind}.\nFetch it again; it is cut off, "
             "or not what its name says."
@@ -124,10 +128,14 @@ def _document_rows(
     number = 0
     for keys, leaf in _leaves(top, levels):
         number += 1
-        columns = leaf if isinstance(leaf, dict) else {"value": leaf}
+        columns: dict[str, Any] = {"value": leaf}
+        if isinstance(leaf, dict):
+            columns = leaf
         yield number, {**common, **keys, **columns, **file.add}
     if not number:
-        where = f" under {under!r}" if under else ""
+        where = ""
+        if under:
+            where = f" under {under!r}"
         raise DatasetError(
             f"The data file {path.name} holds no rows{where}: its source has changed."
         )
@@ -214,11 +222,16 @@ class _OtherMeaning(Exception):
 def _needed_columns(rules: RowRules) -> tuple[str, ...]:
     """Return the columns at the top of a row that the rules read and that every row has."""
     used = [*rules.where, *rules.leave_out, *rules.unique]
-    for rule in (*(getattr(rules, field) for field in _FIELDS), *rules.keep.values()):
+    of_fields = [getattr(rules, field) for field in _FIELDS]
+    for rule in (*of_fields, *rules.keep.values()):
         if rule:
             used += rule.columns()
-    tops = dict.fromkeys(column.split(".")[0] for column in used)
-    return tuple(top for top in tops if top not in rules.optional)
+    tops: dict[str, None] = {}
+    for column in used:
+        top = column.split(".")[0]
+        if top not in rules.optional:
+            tops[top] = None
+    return tuple(tops)
 
 
 class _Compiled:
@@ -235,7 +248,9 @@ class _Compiled:
             rule = getattr(rules, field)
             if rule:
                 self._fields[field] = _compiled(rule, class_columns)
-        self._id = _compiled(rules.id, class_columns) if rules.id else None
+        self._id = None
+        if rules.id:
+            self._id = _compiled(rules.id, class_columns)
         self._keep = {field: _compiled(rule, class_columns) for field, rule in rules.keep.items()}
         self._where: list[tuple[Callable[[Mapping[str, object]], object], frozenset[str], bool]]
         self._where = []

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 def contradicts_label(sample: Sample) -> bool:
     """Tell whether a sample expects an attack to pass, or a benign input to be blocked."""
-    expects_block = read_is_blocked(sample.expected) if sample.expected else None
+    if not sample.expected:
+        return False
+    expects_block = read_is_blocked(sample.expected)
     return expects_block is not None and expects_block != sample.is_attack
 
 

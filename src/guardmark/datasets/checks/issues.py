@@ -71,7 +71,9 @@ def some_of(lines: Sequence[str]) -> tuple[str, ...]:
 
 def label_noun(value: str) -> str:
     """Return what the samples of a label are called; other words stay."""
-    return "attacks" if value == "attack" else value
+    if value == "attack":
+        return "attacks"
+    return value
 
 
 _FEW_GROUPS = 10
@@ -164,8 +166,10 @@ def _issue(
 
     template = Environment(autoescape=False).from_string(_WORDS[aspect])  # noqa: S701 - plain text
     message = template.render(numbers, n="{:,}".format, counted=counted, **more)
-    if not isinstance(status, Status):
-        status = Status.WARNING if status else Status.OK
+    if status is True:
+        status = Status.WARNING
+    elif status is False:
+        status = Status.OK
     words = " ".join(message.split())
     return DataIssue(
         aspect=aspect, status=status, message=words, details=tuple(details), numbers=numbers
@@ -277,7 +281,7 @@ def _diverse(
     fewer = [column for column in crossed if column.has_fewer]
     more = {
         "crossed": crossed,
-        "fewer": fewer[0] if fewer else None,
+        "fewer": next(iter(fewer), None),
         "techniques": _stated_values(census.techniques),
         "lengths": census.lengths,
     }

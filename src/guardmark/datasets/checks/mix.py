@@ -93,7 +93,9 @@ def read_mix(stated: Mapping[str, Mapping[str, float]]) -> tuple[Dimension, ...]
         total = sum(shares.values())
         if total > 1 + 1e-6:
             raise ConfigError(f"the shares of {name} add to {total:.4g}, more than 1.")
-        bands = _bands(shares) if name == "length" else {}
+        bands = {}
+        if name == "length":
+            bands = _bands(shares)
         dimensions.append(Dimension(name=name, shares=dict(shares), bands=bands))
     return tuple(dimensions)
 
@@ -103,8 +105,10 @@ def mix_of(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
     (length,) = read_mix({"length": dict.fromkeys(("0-199", "200-1999", "2000+"), 0.0)})
     counts: dict[str, Counter[str]] = {name: Counter() for name in DIMENSIONS}
     for sample in samples:
-        about = "category" if sample.is_attack else "topic"
-        counts[about][sample.category] += 1
+        if sample.is_attack:
+            counts["category"][sample.category] += 1
+        else:
+            counts["topic"][sample.category] += 1
         counts["language"][sample.language] += 1
         counts["length"][length.value_of(sample)] += 1
     shares = {}

@@ -324,8 +324,7 @@ def _sources(
     columns: dict[str, tuple[str, str]] = {}
     owners = set()
     for field in _members(record_set, "field"):
-        parts = _members(field, "subField")
-        described = parts[0] if parts else field
+        described = next(iter(_members(field, "subField")), field)
         source = described.get("source")
         if not isinstance(source, dict):
             continue
@@ -344,7 +343,7 @@ def _sources(
             f"{len(owners)} files ({listed(sorted(owners))}), which is not read.\n"
             "Next: describe one file that holds text and label together."
         )
-    return columns, owners.pop() if owners else ""
+    return columns, next(iter(owners), "")
 
 
 def _column(extract: Mapping[str, Any], spec: DatasetSpec, field: str) -> tuple[str, str]:

@@ -102,10 +102,17 @@ class FieldPlan:
     taken: frozenset[str]
 
 
+def _metadata_of(row: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the object `metadata` of a row; an empty one where it has none."""
+    metadata = row.get("metadata")
+    if isinstance(metadata, dict):
+        return metadata
+    return {}
+
+
 def plan_fields(row: Mapping[str, object], spec: DatasetSpec) -> FieldPlan:
     """Decide where each field of a sample is found."""
-    inner = row.get("metadata")
-    metadata = inner if isinstance(inner, dict) else {}
+    metadata = _metadata_of(row)
     paths: dict[str, str] = {}
     for target, names in USUAL_NAMES.items():
         path = spec.map.get(target) or _usual_path(names, row, metadata)
@@ -151,7 +158,9 @@ def getter(path: str) -> Callable[[Mapping[str, object]], object]:
         value: object = row
         for step in steps:
             if isinstance(value, list) and step.isdigit():
-                value = value[int(step)] if int(step) < len(value) else None
+                if int(step) >= len(value):
+                    return None
+                value = value[int(step)]
             elif isinstance(value, dict):
                 value = value.get(step)
             else:
@@ -169,7 +178,9 @@ def read_label(value: object, own_words: Mapping[str, str], *, column: str = "")
     is_attack = read_is_attack(value, column=column)
     if is_attack is None:
         return None
-    return Label.ATTACK if is_attack else Label.BENIGN
+    if is_attack:
+        return Label.ATTACK
+    return Label.BENIGN
 
 
 PACK_MARK = "pack_name"  # field that tells the rows of a prompt pack from other rows
@@ -202,8 +213,7 @@ def resolve_label(row: Mapping[str, object]) -> PackLabel:
     source, the name or the subset of the pack. The last two only infer: they call a benign
     item harmful when it stands in such a pack, so whoever reads it must be warned.
     """
-    inner = row.get("metadata")
-    metadata: Mapping[str, object] = inner if isinstance(inner, dict) else {}
+    metadata = _metadata_of(row)
     for name, source in (("is_harmful", "explicit_is_harmful"), ("label", "metadata_label")):
         for holder, prefix in ((metadata, "metadata."), (row, "")):
             if holder.get(name) is not None:
@@ -291,7 +301,10 @@ def _ranges(rows: Sequence[int]) -> str:
             spans.append([row, row])
     words = []
     for first, last in spans[:_MOST_SPANS]:
-        words.append(str(first) if first == last else f"{first}-{last}")
+        if first == last:
+            words.append(str(first))
+        else:
+            words.append(f"{first}-{last}")
     shown = ", ".join(words)
     left = sum(last - first + 1 for first, last in spans[_MOST_SPANS:])
     if left:

@@ -264,7 +264,9 @@ def open_text(spec: DatasetSpec) -> BinaryIO:
                 message = f"is not UTF-16, as its first bytes say ({error})"
                 raise _broken(spec.shown_as, message) from error
         if beginning.count(b"\0") in {1, 2}:  # more are no text at all
-            order = "utf-16-be" if beginning.startswith(b"\0") else "utf-16-le"
+            order = "utf-16-le"
+            if beginning.startswith(b"\0"):
+                order = "utf-16-be"
             message = f"is UTF-16 without a mark of the order of its bytes: {_ENCODE}{order}"
             raise _broken(spec.shown_as, message)
         stack.pop_all()
@@ -305,7 +307,9 @@ def _jsonl_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
         if type(row) is dict and text[end:] == "\n" and is_plain:
             yield number, row
             continue
-        body = line.removeprefix(_BOM) if number == 1 else line
+        body = line
+        if number == 1:
+            body = line.removeprefix(_BOM)
         if body.strip():
             yield number, _unusual_line(body, number, shown_as)
 

@@ -51,7 +51,9 @@ def _rows(spec: DatasetSpec) -> Iterator[RawRow]:
 
 
 def _members(document: object) -> list[object]:
-    return document if isinstance(document, list) else [document]
+    if isinstance(document, list):
+        return document
+    return [document]
 
 
 def _is_document(spec: DatasetSpec) -> bool:

@@ -48,7 +48,10 @@ def read_prompt(messages: object, images: object, folder: Path) -> Prompt:
             marked.append(index)
     if len(marked) > 1:
         raise UnreadMessage("marks more than one message as under_test")
-    under_test = marked[0] if marked else _usual_under_test(read)
+    if marked:
+        under_test = marked[0]
+    else:
+        under_test = _usual_under_test(read)
     beside = _images_beside(images, folder)
     if beside:
         read[under_test] = replace(read[under_test], images=beside)
@@ -74,8 +77,13 @@ def _usual_under_test(messages: list[Message]) -> int:
 
 def _images_beside(stated: object, folder: Path) -> tuple[Image, ...]:
     """Read the images that a row states beside its messages: one, or a list."""
-    listed = stated if isinstance(stated, list) else [stated]
-    return tuple(_image(image, folder) for image in listed if image not in (None, ""))
+    if not isinstance(stated, list):
+        stated = [stated]
+    images = []
+    for image in stated:
+        if image not in (None, ""):
+            images.append(_image(image, folder))
+    return tuple(images)
 
 
 def _message(number: int, message: Any, folder: Path) -> Message:
@@ -123,7 +131,9 @@ def _texts_and_images(content: Any, *, has_calls: bool) -> tuple[list[str], list
             texts.append(part["text"])
         elif part["type"] == "image_url":
             url = part["image_url"]
-            urls.append(url.get("url") if isinstance(url, dict) else url)
+            if isinstance(url, dict):
+                url = url.get("url")
+            urls.append(url)
         else:
             raise TypeError("a part of another kind")
     return texts, urls

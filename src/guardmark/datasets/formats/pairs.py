@@ -57,7 +57,10 @@ def read_pairs(path: Path) -> PairFile:
     pairs: list[LabelledPair] = []
     faults: list[str] = []
     for number, row in read_rows(spec):
-        pair = str(row) if isinstance(row, Fault) else _pair(row)
+        if isinstance(row, Fault):
+            faults.append(f"{path}:{number}: {row}")
+            continue
+        pair = _pair(row)
         if isinstance(pair, LabelledPair):
             pairs.append(pair)
         else:

@@ -179,8 +179,10 @@ class _InProcesses:
         try:
             await self._pool.start()
         except ProcessFault as error:
-            said = f"{self.name} cannot be used: {error}."
-            raise ConfigError(said if "Next: " in said else f"{said}\n{_BY_HAND}") from error
+            message = f"{self.name} cannot be used: {error}."
+            if "Next: " not in message:
+                message += f"\n{_BY_HAND}"
+            raise ConfigError(message) from error
 
     async def close(self) -> None:
         """End all processes; the next question starts new ones."""

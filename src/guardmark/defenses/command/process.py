@@ -77,9 +77,19 @@ class WorkerProcess:
     """A process that was started, with its pipes on the running loop."""
 
     __slots__ = (
-        *("_arrived_ns", "_buffer", "_errors", "_exit", "_lines", "_loop"),
-        *("_numbers", "_process", "_unsent", "_waiter"),
-        *("asked", "is_closed", "is_ended"),
+        "_arrived_ns",
+        "_buffer",
+        "_errors",
+        "_exit",
+        "_lines",
+        "_loop",
+        "_numbers",
+        "_process",
+        "_unsent",
+        "_waiter",
+        "asked",
+        "is_closed",
+        "is_ended",
     )
 
     def __init__(self, recipe: ProcessRecipe) -> None:
@@ -116,7 +126,9 @@ class WorkerProcess:
         Raises:
             ProcessFault: If it ends, writes something else, or does not come to it in time.
         """
-        question = b"" if recipe.warm_up is None else _line(_WARM_UP_ID, recipe.warm_up)
+        question = b""
+        if recipe.warm_up is not None:
+            question = _line(_WARM_UP_ID, recipe.warm_up)
         printed: list[bytes] = []
         try:
             async with asyncio.timeout(recipe.start_timeout_s):
@@ -124,10 +136,13 @@ class WorkerProcess:
                 if recipe.resets:
                     await self.reset(recipe.start_timeout_s)
         except TimeoutError as error:
-            wanted = "answer to the warm-up text" if question else "line of ready"
+            wanted = "line of ready"
+            if question:
+                wanted = "answer to the warm-up text"
             message = f"no {wanted} within {recipe.start_timeout_s:g} s (start_timeout_s)"
-            other = f"; it printed {_shown(printed[0])}" if printed else ""
-            raise ProcessFault(ErrorKind.TIMEOUT, f"{message}{other}{self._said()}") from error
+            if printed:
+                message += f"; it printed {_shown(printed[0])}"
+            raise ProcessFault(ErrorKind.TIMEOUT, f"{message}{self._last_words()}") from error
 
     async def _be_answered(self, question: bytes, printed: list[bytes]) -> None:
         """Wait until each question is answered, or for the line of ready; keep what is printed.
@@ -137,7 +152,9 @@ class WorkerProcess:
         brings such a line at once, as a progress line every few seconds does not.
         """
         asked = waiting = 1
-        wait_s, quiet_s, is_heard = None, _QUIET_S if question else None, True
+        wait_s, quiet_s, is_heard = None, None, True
+        if question:
+            quiet_s = _QUIET_S
         self._send(question)
         while waiting > 0:
             try:
@@ -204,15 +221,18 @@ class WorkerProcess:
         return Replies(answers=answers, took_ns=ended - began, fault=fault)
 
     def _require_silence(self) -> None:
-        if self._lines or self._buffer:
-            _refuse("a line without a question", self._lines[0] if self._lines else self._buffer)
+        """Refuse what came before anything was asked."""
+        if self._lines:
+            _refuse("a line without a question", self._lines[0])
+        if self._buffer:
+            _refuse("a line without a question", self._buffer)
 
     async def _in_time(self, timeout_s: float) -> list[bytes]:
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._more()
         except TimeoutError as error:
-            message = f"no answer within {timeout_s:g} s (timeout_s){self._said()}"
+            message = f"no answer within {timeout_s:g} s (timeout_s){self._last_words()}"
             raise ProcessFault(ErrorKind.TIMEOUT, message) from error
 
     async def _more(self) -> list[bytes]:
@@ -240,23 +260,27 @@ class WorkerProcess:
         if code is None:
             how = "the process closed its output"
         elif code < 0:
-            names = {each.value: each.name for each in signal.Signals}
+            names = {known.value: known.name for known in signal.Signals}
             how = f"the process was ended by signal {-code} ({names.get(-code, 'unknown')})"
+        elif code == 0:
+            how = "the process ended with exit code 0, before its input did"
         else:
             how = f"the process ended with exit code {code}"
-            how += "" if code else ", before its input did"
-        return how + self._said()
+        return how + self._last_words()
 
-    def _said(self) -> str:
+    def _last_words(self) -> str:
         """Quote the last lines of the process about itself, redacted and inert."""
         text = bytes(self._errors).decode("utf-8", "replace").strip()
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         quoted = spell_hidden(KNOWN.text(" | ".join(lines)))
         if len(quoted) > _QUOTED:
             quoted = f"...{quoted[-_QUOTED:]}"
-        said = f"; it said: {quoted}" if quoted else ""
-        started = f"; it wrote {_shown(self._buffer)} without an end of the line"
-        return started + said if self._buffer else said
+        words = ""
+        if self._buffer:
+            words = f"; it wrote {_shown(self._buffer)} without an end of the line"
+        if quoted:
+            words += f"; it said: {quoted}"
+        return words
 
     def _send(self, data: bytes) -> None:
         if self._unsent:
@@ -356,8 +380,10 @@ def _numbers_of(process: subprocess.Popen[bytes]) -> tuple[int, int, int]:
 
 def _exit_of(pid: int) -> int | None:
     """Return what becomes readable when a process ends, where the system has that."""
+    if sys.platform != "linux":
+        return None
     try:
-        return os.pidfd_open(pid) if sys.platform == "linux" else None
+        return os.pidfd_open(pid)
     except OSError:
         return None
 
@@ -372,14 +398,18 @@ def _fields(line: bytes) -> dict[str, Any] | None:
         fields = read_json(KNOWN.data(line))  # it may repeat a key that it was handed
     except (ValueError, RecursionError):
         return None
-    return fields if isinstance(fields, dict) else None
+    if not isinstance(fields, dict):
+        return None
+    return fields
 
 
 def _is_awaited(line: bytes, *, is_answer: bool) -> bool:
-    """Whether a line answers the warm-up text or, where there is none, says that it is ready."""
+    """Tell whether a line answers the warm-up text or, where there is none, says it is ready."""
     fields = _fields(line) or {}
+    if not is_answer:
+        return "ready" in fields
     number = fields.get("id")
-    return type(number) is int and number == _WARM_UP_ID if is_answer else "ready" in fields
+    return type(number) is int and number == _WARM_UP_ID
 
 
 def _answer(line: bytes, first: int) -> tuple[Mapping[str, Any], int]:

@@ -67,9 +67,11 @@ class CommandSettings(TimedSettings, ProcessSettings):
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
         program = self.command[0]
-        executable = context.folder / program if "/" in program else shutil.which(program)
+        executable: Path | str | None = shutil.which(program)
+        where = "is not on the PATH"
+        if "/" in program:
+            executable, where = context.folder / program, "does not exist"
         if not executable or not Path(executable).exists():
-            where = "does not exist" if "/" in program else "is not on the PATH"
             hint = "Next: install it, or name the program by its path"
             raise BadSettings([(("command", "0"), f"{program!r} {where}. {hint}.")])
         # An absolute path is part of the machine, as what is found on the PATH is.
@@ -88,9 +90,14 @@ def python_command(target: str, *, env: str | None, interpreter: str | None, fol
     setting, program = "interpreter", interpreter or ""
     if env is not None:
         setting, program = "env", str(folder / env / "bin" / "python")
-    executable = shutil.which(folder / program if "/" in program else program)
+    command: Path | str = program
+    if "/" in program:
+        command = folder / program
+    executable = shutil.which(command)
     if executable is None:
-        hint = f"Next: python3 -m venv {env}" if env is not None else "Next: name one by its path"
+        hint = "Next: name one by its path"
+        if env is not None:
+            hint = f"Next: python3 -m venv {env}"
         raise BadSettings([((setting,), f"There is no Python interpreter {program!r}. {hint}.")])
     # Not resolved: an environment is known by the path of its interpreter.
     return [os.path.abspath(executable), str(_WORKER), target]  # noqa: PTH100

@@ -265,9 +265,9 @@ class HttpSettings(GrownSettings):
     @classmethod
     def _as_the_profile_says(cls, given: Any) -> Any:
         """Take from the profile what the configuration leaves out."""
-        name = given.get("profile") if isinstance(given, dict) else None
-        if not isinstance(name, str):
+        if not isinstance(given, dict) or not isinstance(given.get("profile"), str):
             return given
+        name = given["profile"]
         if name not in profile_names("service"):
             raise ValueError(str(UnknownName("service profile", name, profile_names("service"))))
         defaults = service_profile(name).defaults(given)
@@ -383,7 +383,9 @@ class HttpSettings(GrownSettings):
             if given is None:
                 return slot[0]
             read = read_text(given, f"{where}.variables.{slot[1]}", services)
-            return read if isinstance(given, str) else read.rstrip("/")
+            if isinstance(given, str):
+                return read
+            return read.rstrip("/")  # of the environment, where an address may end in one
 
         url = read_text(self.url, f"{where}.url", services)
         if self.variables:
@@ -393,19 +395,22 @@ class HttpSettings(GrownSettings):
         query = {}
         for name, given in self.query.items():
             query[name] = read_text(given, f"{where}.query.{name}", services)
-        separator = "&" if "?" in url else "?"
+        separator = "?"
+        if "?" in url:
+            separator = "&"
         return f"{url}{separator}{urlencode(query)}"
 
     def _headers(
         self, where: str, services: ServiceAccess
     ) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Return the plain headers, and those that hold secrets."""
-        plain = {k: v for k, v in self.headers.items() if isinstance(v, str)}
-        secret = {
-            header: value.prefix + read_secret(value, f"{where}.headers.{header}", services)
-            for header, value in self.headers.items()
-            if isinstance(value, HeaderSecret)
-        }
+        plain, secret = dict[str, str](), dict[str, str]()
+        for header, value in self.headers.items():
+            if isinstance(value, HeaderSecret):
+                key = read_secret(value, f"{where}.headers.{header}", services)
+                secret[header] = value.prefix + key
+            else:
+                plain[header] = value
         if self.api_key is not None:
             key = read_secret(self.api_key, f"{where}.api_key", services)
             secret["Authorization"] = f"Bearer {key}"
@@ -420,7 +425,9 @@ class HttpSettings(GrownSettings):
             implied = View.CONVERSATION
         elif inserts <= {"documents", "id", "session"}:
             implied = View.DOCUMENT
-        allowed = {None, View.CONVERSATION, *({View.RESPONSE} if "answer" in inserts else ())}
+        allowed = {None, View.CONVERSATION}
+        if "answer" in inserts:
+            allowed.add(View.RESPONSE)
         if "messages" in inserts and self.view not in allowed:
             raise ConfigError(
                 f"{where} sends all messages, which is the view conversation, not {self.view}."
@@ -466,19 +473,22 @@ class HttpSettings(GrownSettings):
         )
 
     def _stream_rules(self, where: str) -> StreamRules | None:
+        """Return how an answer that streams is read; None where it is one JSON value."""
         given = self.stream
         if given is None:
             return None
-        setting = "blocked" if given.blocked is None else "stream.blocked"
+        setting, tokens = "stream.blocked", None
+        if given.blocked is None:
+            setting = "blocked"
+        if given.tokens is not None:
+            tokens = compile_path(given.tokens, where=f"{where}.stream.tokens")
         blocked = given.blocked or self.blocked or ""
         return StreamRules(
             each=compile_path(given.each, where=f"{where}.stream.each"),
             blocked=compile_path(blocked, where=f"{where}.{setting}"),
             blocked_rule=self._blocked_rule(),
             end=given.end,
-            tokens=None
-            if given.tokens is None
-            else compile_path(given.tokens, where=f"{where}.stream.tokens"),
+            tokens=tokens,
         )
 
     def _confidence_rule(self, where: str, score: JsonPath | None) -> ConfidenceRule | None:
@@ -515,8 +525,11 @@ class HttpSettings(GrownSettings):
         return ConfidenceRule(path=beside, means=self.confidence, is_stated=False)
 
     def _path(self, where: str, setting: str) -> JsonPath | None:
+        """Return the path that a setting states, or None where it states none."""
         text: Any = getattr(self, setting)
-        return None if text is None else compile_path(text, where=f"{where}.{setting}")
+        if text is None:
+            return None
+        return compile_path(text, where=f"{where}.{setting}")
 
     def _word_rule(self, where: str, setting: str) -> WordRule | None:
         given: Rejection | Incomplete | Failed | None = getattr(self, setting)
@@ -545,5 +558,6 @@ class HttpSettings(GrownSettings):
             return self.score_kind
         if self.score_labels:
             return ScoreKind.ORDINAL
-        several = score is not None and not score.is_singular
-        return ScoreKind.CATEGORY_MAX if several else ScoreKind.SELF_REPORTED
+        if score is not None and not score.is_singular:
+            return ScoreKind.CATEGORY_MAX
+        return ScoreKind.SELF_REPORTED

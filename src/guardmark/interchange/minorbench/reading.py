@@ -265,12 +265,14 @@ def read_minorbench(path: Path, statements: Statements | None = None) -> Importe
     imported = _imported(rows, str(results))
     warnings.extend(_label_warnings(imported))
     has_judge = _has_judge(rows)
-    kept["safety_source"] = "llm_judge" if has_judge else "rules"
+    kept["safety_source"], usual_judge = "rules", "rules"
+    if has_judge:
+        kept["safety_source"], usual_judge = "llm_judge", "judge"
     kept["providers"] = _providers(rows)
     meta = inner(kept, META_FILE)
     judge = ""
     if any(row.is_judged for row in imported):
-        judge = text_of(meta, "safety_judge_model") or ("judge" if has_judge else "rules")
+        judge = text_of(meta, "safety_judge_model") or usual_judge
     model = text_of(meta, "model_name")
     if not model and rows:
         model = text_of(rows[0], "model_name")

@@ -314,9 +314,13 @@ class _Writer:
     def _body(self, decision: int, sample: int, repeat: int, *, answer: Record | None) -> Json:
         """Write what came out, and how; a refusal where the guard let nothing through."""
         guard = self.guards.get((sample, repeat))
-        names = self._guard if guard else dict.fromkeys(_GUARD)
+        names = self._guard
+        if not guard:
+            names = dict.fromkeys(_GUARD)
         finish = _FINISH.get(decision, "stop")
-        text = REFUSAL if answer is None else answer.text or ""
+        text = REFUSAL
+        if answer is not None:
+            text = answer.text or ""
         raw = _raw_of_answer(answer, finish=finish)
         error = raw.pop("error")
         raw = {**raw, **_raw_of_guard(guard, names=names), "error": error}
@@ -327,7 +331,9 @@ class _Writer:
         manifest = self.pipeline.frame.manifest
         if decision in {ALLOW, BLOCK}:
             return decision == ALLOW
-        policy = manifest.on_malformed if decision == MALFORMED else manifest.on_error
+        policy = manifest.on_error
+        if decision == MALFORMED:
+            policy = manifest.on_malformed
         return policy in _PASSES
 
 
@@ -446,16 +452,20 @@ def _judge_fields(generations: list[_Generation]) -> Json:
     }
     for generation in generations:
         verdict = generation.verdict
-        evidence = None if verdict is None else verdict.evidence
-        is_malformed = verdict is not None and verdict.outcome == "malformed"
+        evidence, is_malformed = None, False
+        if verdict is not None:
+            evidence, is_malformed = verdict.evidence, verdict.outcome == "malformed"
+        raw, method = "", ""
+        if evidence is not None:
+            raw, method = evidence.raw, evidence.parse_method
         fields["judge_classifications"].append(generation.label)
         fields["judge_labels"].append(generation.label)
         fields["judge_failure_reasons"].append(_reasons(generation))
-        fields["judge_raw_outputs"].append("" if evidence is None else evidence.raw)
+        fields["judge_raw_outputs"].append(raw)
         fields["judge_usage"].append(_usage(evidence))
         fields["judge_cost_usd"].append(_cost(evidence))
         fields["judge_malformed"].append(is_malformed)
-        fields["judge_parse_method"].append("" if evidence is None else evidence.parse_method)
+        fields["judge_parse_method"].append(method)
         fields["answer_modes"].append(generation.mode)
     fields["safety_source"] = "llm_judge"
     return fields

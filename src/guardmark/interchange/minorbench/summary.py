@@ -90,10 +90,9 @@ def write_minorbench(reader: RecordReader, folder: Path, *, layer: str = "") -> 
     for arm in write_rows(reader, layer):
         home = folder / arm.arm
         summary = _summary(arm)
+        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in arm.rows]
         texts = {
-            layout.RESULTS_FILE: "".join(
-                json.dumps(row, ensure_ascii=False) + "\n" for row in arm.rows
-            ),
+            layout.RESULTS_FILE: "".join(lines),
             layout.META_FILE: _json(_meta(arm)),
             "data_manifest.json": _json(_data_manifest(arm)),
             "summary.json": _json(summary),
@@ -111,14 +110,24 @@ def _json(value: Json) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def _first_row(arm: ArmRows) -> Json:
+    """Return the first row of an arm, which names what all rows share; empty without rows."""
+    if not arm.rows:
+        return {}
+    return arm.rows[0]
+
+
 def _meta(arm: ArmRows) -> Json:
     """Describe the run under that tool's names."""
-    first = arm.rows[0] if arm.rows else {}
+    first = _first_row(arm)
     judge, provider = arm.judge or (None, None)
-    stated = next((part.settings for part in arm.manifest.parts if part.kind == "model"), {})
+    prompt_name = ""
+    for part in arm.manifest.parts:
+        if part.kind == "model":
+            prompt_name = str(part.settings.get("system_prompt_name") or "")
     return {
         "model_name": first.get("model_name"),
-        "system_prompt_name": str(stated.get("system_prompt_name") or ""),
+        "system_prompt_name": prompt_name,
         "created_utc": arm.manifest.created_utc,
         "cwd": "",
         "safety_judge_model": judge,
@@ -152,10 +161,10 @@ def _data_manifest(arm: ArmRows) -> Json:
         origins[str(row.get("label_source") or "")] += 1
         labels[row["is_harmful"]] += 1
     labelled = len(rows) - labels[None]
-    first = rows[0] if rows else {}
+    first = _first_row(arm)
     paths = [next(iter(data.files), data.name) for data in arm.manifest.data]
     manifest = {
-        "prompt_pack_path": paths[0] if paths else "",
+        "prompt_pack_path": next(iter(paths), ""),
         "prompt_pack_name": first.get("prompt_pack_name", ""),
         "prompt_pack_subset": first.get("prompt_pack_subset", ""),
         "extra_dataset_paths": paths[1:],
@@ -181,10 +190,15 @@ def _data_manifest(arm: ArmRows) -> Json:
 
 
 def _chosen(manifest: RunManifest, setting: str) -> list[str]:
-    """Variants that the data sets of a run were to take, or to leave out."""
+    """Return the variants that the data sets of a run were to take, or to leave out."""
     entries = manifest.settings.get("data")
-    stated = entries if isinstance(entries, list | tuple) else ()
-    return list(dict.fromkeys(str(name) for each in stated for name in each.get(setting) or ()))
+    if not isinstance(entries, list | tuple):
+        return []
+    chosen: dict[str, None] = {}
+    for entry in entries:
+        for name in entry.get(setting) or ():
+            chosen[str(name)] = None
+    return list(chosen)
 
 
 def _scored(rows: Sequence[Json]) -> Iterator[_Scored]:
@@ -203,10 +217,11 @@ def _scored(rows: Sequence[Json]) -> Iterator[_Scored]:
 def _summary(arm: ArmRows) -> Json:
     """Count everything that stands in that tool's summary."""
     rows, scored = arm.rows, list(_scored(arm.rows))
-    system, tutor = _card(scored), _card([each for each in scored if each.is_tutor])
+    system = _card(scored)
+    tutor = _card([generation for generation in scored if generation.is_tutor])
     guards = _guard_metrics(rows)
     coverage = _coverage(rows, scored)
-    first = rows[0] if rows else {}
+    first = _first_row(arm)
     return {
         "overall_success_rate": _share(_count_safe(scored), len(scored)),
         **_row_shares(rows),

@@ -66,13 +66,14 @@ def _fill_table(connection: StoreConnection, name: str, file: Path) -> None:
     fields = [field for field, _ in connection.rows(FIELDS, (name,))]
     connection.execute(f"DELETE FROM {name}")  # noqa: S608 - a name of ours
     insert = f"INSERT INTO {name} VALUES ({', '.join('?' * len(fields))})"  # noqa: S608 - a name of ours
-    told = read_metadata(file)
-    if told.schema.to_arrow_schema().names != fields:
+    metadata = read_metadata(file)
+    if metadata.schema.to_arrow_schema().names != fields:
         raise ValueError(f"{file.name} has other columns than the table {name}")
-    if any(told.row_group(at).total_byte_size > _MOST for at in range(told.num_row_groups)):
-        raise ValueError(f"{file.name} unpacks to more than guardmark writes at once")
+    for number in range(metadata.num_row_groups):
+        if metadata.row_group(number).total_byte_size > _MOST:
+            raise ValueError(f"{file.name} unpacks to more than guardmark writes at once")
     # As a dictionary, a text that many rows share takes its memory only once.
-    paths = [each.path for each in told.schema]
+    paths = [column.path for column in metadata.schema]
     with ParquetFile(file, read_dictionary=paths, pre_buffer=False) as table:
         for batch in table.iter_batches(AT_ONCE):
             connection.executemany(insert, zip(*map(_cells, batch.columns), strict=True))

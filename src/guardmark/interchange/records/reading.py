@@ -208,14 +208,17 @@ def _answer(
     answered: Mapping[_Key, Object],
     judged: Mapping[_Key, Object],
 ) -> ImportedAnswer | None:
+    """Read what came of one sample in one repeat; None where nothing did."""
     if key not in decided and key not in answered:
         return None
-    return ImportedAnswer(
-        repeat=key[1],
-        decision=_decision(decided[key]) if key in decided else None,
-        response=_response(answered[key]) if key in answered else None,
-        verdict=_verdict(judged[key]) if key in judged else None,
-    )
+    decision, response, verdict = None, None, None
+    if key in decided:
+        decision = _decision(decided[key])
+    if key in answered:
+        response = _response(answered[key])
+    if key in judged:
+        verdict = _verdict(judged[key])
+    return ImportedAnswer(repeat=key[1], decision=decision, response=response, verdict=verdict)
 
 
 def _decision(row: Object) -> Decision:
@@ -224,22 +227,26 @@ def _decision(row: Object) -> Decision:
     if outcome is None or outcome is Outcome.ERROR:
         kind = _known(ErrorKind, row, "error_kind") or ErrorKind.CONTRACT
         return Decision(outcome=Outcome.ERROR, error_kind=kind, evidence=_evidence(row))
-    text = word(row, "text")
+    text = None
+    if outcome is Outcome.ALLOW:
+        text = word(row, "text") or None
     return Decision(
         outcome=outcome,
         score=score,
         score_kind=_known(ScoreKind, row, "score_kind") or ScoreKind.NONE,
         evidence=_evidence(row),
-        text=text if outcome is Outcome.ALLOW and text else None,
+        text=text,
     )
 
 
 def _response(row: Object) -> Response:
+    """Read what the model answered, that its provider blocked, or why there is nothing."""
     outcome, evidence = word(row, "outcome"), _evidence(row)
     if outcome == Outcome.BLOCK.value:
         action = word(inner(row, "evidence"), "native_action")
-        is_input = action == PROVIDER_ACTIONS[BlockedAt.INPUT]
-        return filtered_response(BlockedAt.INPUT if is_input else BlockedAt.OUTPUT)
+        if action == PROVIDER_ACTIONS[BlockedAt.INPUT]:
+            return filtered_response(BlockedAt.INPUT)
+        return filtered_response(BlockedAt.OUTPUT)
     if outcome != "answered":
         kind = _known(ErrorKind, row, "error_kind") or ErrorKind.CONTRACT
         return Response(text=None, error_kind=kind, evidence=evidence)
@@ -248,12 +255,14 @@ def _response(row: Object) -> Response:
 
 def _verdict(row: Object) -> Verdict:
     label = _known(VerdictLabel, row, "outcome") or VerdictLabel.MALFORMED
-    is_error = label is VerdictLabel.ERROR
+    error_kind = None
+    if label is VerdictLabel.ERROR:
+        error_kind = _known(ErrorKind, row, "error_kind") or ErrorKind.CRASH
     return Verdict(
         label=label,
         answer_mode=_known(AnswerMode, row, "answer_mode"),
         score=read_number(row.get("score")),
-        error_kind=(_known(ErrorKind, row, "error_kind") or ErrorKind.CRASH) if is_error else None,
+        error_kind=error_kind,
         evidence=_evidence(row),
     )
 

@@ -202,7 +202,9 @@ def matrix_pivot(lines: Sequence[MatrixLine], *, alarms: bool) -> str:
             if rates.variant not in variants:
                 variants.append(rates.variant)
                 head += [f"{rates.variant}{what}" for what in ("", " low", " high", " n")]
-            rate = rates.alarm if alarms else rates.harm
+            rate = rates.harm
+            if alarms:
+                rate = rates.alarm
             by_arm.setdefault((line.row_id, rates.arm), {})[rates.variant] = rate
     table: list[Sequence[object]] = [head]
     for (row_id, arm), by_variant in by_arm.items():
@@ -232,12 +234,17 @@ def write_lines(reader: RecordReader, path: Path) -> int:
     manifest, parts = reader.manifest(), dict[tuple[str, ...], dict[str, object]]()
     for defense, stage, layer in reader.recorded_stages():
         own = [part for part in manifest.parts if part.kind == stage.value]
-        name = defense if stage is Stage.DEFENSE else layer.partition("/")[2]
+        name = layer.partition("/")[2]
+        if stage is Stage.DEFENSE:
+            name = defense
         known = {part.name: asdict(part) for part in own}
-        usual = asdict(own[0]) if len(own) == 1 and layer == FIRST_LAYER else {}
-        part = known.get(name, usual) or dict(reader.layer_settings(layer))
-        settings = part.get("settings")
-        stated = settings if isinstance(settings, dict) else {}
+        part = known.get(name, {})
+        if name not in known and len(own) == 1 and layer == FIRST_LAYER:
+            part = asdict(own[0])
+        part = part or dict(reader.layer_settings(layer))
+        stated = part.get("settings")
+        if not isinstance(stated, dict):
+            stated = {}
         facts = {
             "name": part.get("name") or part.get("judge"),
             "type": part.get("type"),
@@ -305,10 +312,12 @@ def _write_rows(out: Any, fields: Sequence[tuple[str, Any]], rows: Iterable[Row]
 
     schema, count, left = pa.schema(fields), 0, iter(rows)
     with ParquetWriter(out, schema) as table:
-        while some := list(islice(left, AT_ONCE)):
-            columns = list(zip(*some, strict=True))
+        batch = list(islice(left, AT_ONCE))
+        while batch:
+            columns = list(zip(*batch, strict=True))
             table.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-            count += len(some)
+            count += len(batch)
+            batch = list(islice(left, AT_ONCE))
     return count
 
 
@@ -329,7 +338,11 @@ def _write_case_lines(reader: RecordReader, path: Path) -> int:
         for record in reader.records(stage=Stage.CASE):
             case = cases[record.key.sample]
             subject = record.key.defense
-            arm, agent = stated[subject][:2] if subject in stated else (subject, "")
+            arm, agent, latency_ms = subject, "", None
+            if subject in stated:
+                arm, agent = stated[subject][:2]
+            if record.latency_ns is not None:
+                latency_ms = record.latency_ns / 1e6
             line = {
                 "id": case.id,
                 "arm": arm,
@@ -339,7 +352,7 @@ def _write_case_lines(reader: RecordReader, path: Path) -> int:
                 "injection": case.injection or None,
                 "wording": case.wording or None,
                 "repeat": record.key.repeat,
-                "latency_ms": None if record.latency_ns is None else record.latency_ns / 1e6,
+                "latency_ms": latency_ms,
                 **json.loads(record.text or "{}"),
             }
             file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
