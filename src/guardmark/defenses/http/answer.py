@@ -203,7 +203,10 @@ def _read(rules: AnswerRules, document: object, exchange: Exchange, *, truncated
         categories = categories[:_MOST_CATEGORIES]
     if rules.keep_raw:
         raw = _raw(exchange)
-    reasons, text = _reasons(rules, document), None
+    reasons: list[str] = []
+    if rules.reason is not None:
+        reasons = _reasons(rules.reason, document)
+    text = None
     if outcome is Outcome.ALLOW:
         text = _rewritten(rules, document, native)
     evidence = None
@@ -252,12 +255,10 @@ def _decide(
     return "", Outcome.ALLOW
 
 
-def _reasons(rules: AnswerRules, document: object) -> list[str]:
+def _reasons(path: JsonPath, document: object) -> list[str]:
     """Return what an answer gives as reasons; what says nothing stands there as an empty text."""
-    if rules.reason is None:
-        return []
     reasons = []
-    for reason in rules.reason.find(document):
+    for reason in path.find(document):
         reasons.append(str(reason or ""))
     return reasons
 

@@ -67,13 +67,13 @@ class RequestBody:
     def encode(self, prompt: Prompt, shown: str, *, original: Prompt | None = None) -> bytes:
         """Encode one request; id and session are those of the original where a prompt was cut."""
         known = original or prompt
-        encoded: list[str] = []
+        body = ""
         for piece in self._pieces:
             if isinstance(piece, str):
-                encoded.append(piece)
+                body += piece
             else:
-                encoded.append(piece(prompt, shown, known))
-        return "".join(encoded).encode()
+                body += piece(prompt, shown, known)
+        return body.encode()
 
     def length(self, prompt: Prompt, shown: str) -> int:
         """Return the characters of the longest insertion; messages count together."""
