@@ -123,6 +123,7 @@ def config_around(
 
 
 def _checked(document: dict[str, Any], source: Source, folder: Path) -> LoadedConfig:
+    """Return a configuration in which nothing is wrong; else name every mistake in one error."""
     require_no_literal_secret(document, source)
     mistakes: list[str] = []
     config = None
@@ -398,6 +399,7 @@ def read_data(loaded: LoadedConfig, *, limit: int | None = None) -> DataReading 
 
 
 def _specs(loaded: LoadedConfig) -> list[DatasetSpec]:
+    """Return the data sets of a configuration; an error names the entry that is wrong."""
     specs: list[DatasetSpec] = []
     for index, entry in enumerate(loaded.config.data):
         try:

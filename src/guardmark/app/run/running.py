@@ -261,6 +261,7 @@ class _Invocation:
     meter: SpendingMeter
 
     async def carry_out(self) -> RunResult:
+        """Find the folder, hold it for as long as the run takes, and measure into its records."""
         now, options = self.session.now, self.options
         warnings: list[str] = []
         if options.record is not None and self.services is None:
@@ -366,6 +367,7 @@ class _Invocation:
     async def _measure(
         self, location: RunLocation, writer: RecordWriter, warnings: Sequence[str]
     ) -> RunResult:
+        """Answer what the records do not hold yet; where they are complete, nobody is asked."""
         folder, manifest = location.folder, writer.manifest
         if manifest is None:
             raise StoreError(f"{writer.path} holds samples and no manifest.\nNext: use --fresh.")
@@ -437,6 +439,7 @@ class _Invocation:
             folder.write_text(ENDPOINTS, earlier + "".join(lines))
 
     def _manifest(self, data: DataReading | LoadedData) -> RunManifest:
+        """Return the manifest that is written with the samples: settings, parts and data."""
         manifest = describe_run(
             self.loaded.config,
             config_sha256=self.config_hash,
@@ -487,6 +490,7 @@ class _Invocation:
 
 
 def _check_retry(loaded: LoadedConfig, options: RunOptions) -> None:
+    """Refuse to repeat failed calls where a run starts anew, or may stop before its data ends."""
     if not options.retry_errors:
         return
     if options.fresh:
