@@ -294,8 +294,13 @@ class Prompt:
                     tested = index
         return replace(self, messages=kept, under_test=tested)
 
-    def shown(self, view: View, *, beside_images: bool = False) -> str | None:
-        """Return what a defense with this view is shown; None where there is more than text."""
+    def shown(
+        self, view: View, *, beside_images: bool = False, is_labelled: bool = True
+    ) -> str | None:
+        """Return what a defense with this view is shown; None where there is more than text.
+
+        A conversation is `is_labelled`: the role stands before each message, and tools before all.
+        """
         if view is View.TEXT:  # by far the most frequent
             message = self.messages[self.under_test]
             if message.images and not beside_images:
@@ -305,7 +310,7 @@ class Prompt:
         seen = [message for message in self.messages[start:] if message.role in roles]
         if not seen or (any(message.images for message in seen) and not beside_images):
             return None
-        if view is not View.CONVERSATION:
+        if view is not View.CONVERSATION or not is_labelled:
             return "\n\n".join(message.words for message in seen)
         parts = [f"{message.role.value}: {message.words}" for message in seen]
         if self.tools:

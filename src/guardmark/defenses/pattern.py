@@ -44,11 +44,21 @@ class PatternRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledRule:
-    """A rule, ready to be searched for."""
+    """A rule, ready to be searched for.
+
+    Attributes:
+        name: What reports call it.
+        search: Its search.
+        words: Words of which a text must hold one before it is searched; none for every text.
+        reads_roles: Whether it searches the roles, too, that are written before the messages of a
+            conversation. A rule about texts that pretend to be another role does not, and neither
+            does one with words.
+    """
 
     name: str
     search: Callable[[str], re.Match[str] | None]
     words: tuple[str, ...] = ()
+    reads_roles: bool = True
 
 
 class PatternDefense:
@@ -60,8 +70,10 @@ class PatternDefense:
 
     __slots__ = (
         "_by_word",
+        "_is_labelled",
         "_keywords",
         "_rules",
+        "_rules_of_words",
         "_whole_text",
         "files",
         "name",
@@ -84,15 +96,21 @@ class PatternDefense:
         self.view = view
         self.files = files
         self._whole_text = view is View.TEXT
+        self._is_labelled = view is View.CONVERSATION
         always: list[_Search] = []
+        of_words: list[_Search] = []
         self._by_word: dict[str, list[_Search]] = {}
         for rule in rules:
             search = (rule.search, _blocked(rule.name))
-            if not rule.words:
+            if rule.words:
+                for word in rule.words:
+                    self._by_word.setdefault(word, []).append(search)
+            elif rule.reads_roles:
                 always.append(search)
-            for word in rule.words:
-                self._by_word.setdefault(word, []).append(search)
+            else:
+                of_words.append(search)
         self._rules = tuple(always)
+        self._rules_of_words = tuple(of_words)
         self._keywords = _keyword_search(keywords)
 
     @property
@@ -117,8 +135,11 @@ class PatternDefense:
         for search, blocked in self._rules:
             if search(text):
                 return blocked
-        if self._by_word:
-            blocked_by_word = self._look_by_word(text)
+        if self._by_word or self._rules_of_words:
+            words: str | None = text
+            if self._is_labelled:
+                words = prompt.shown(self.view, is_labelled=False)
+            blocked_by_word = self._look_at_words(words or "")
             if blocked_by_word is not None:
                 return blocked_by_word
         if self._keywords is not None:
@@ -127,8 +148,11 @@ class PatternDefense:
                 return _blocked(f"keyword {match.group().casefold()!r}")
         return ALLOWED
 
-    def _look_by_word(self, text: str) -> Decision | None:
-        """Try the rules of which a word stands in the text, in the order of the words."""
+    def _look_at_words(self, text: str) -> Decision | None:
+        """Try the rules that read no roles; those with words where one stands in the text."""
+        for search, blocked in self._rules_of_words:
+            if search(text):
+                return blocked
         tried = set()
         by_word = self._by_word
         for word in _WORDS(text.lower()):
@@ -175,7 +199,7 @@ class BadPatterns(ConfigError):
 
 
 def compile_rules(
-    rules: Iterable[PatternRule], *, flags: Sequence[str] = ()
+    rules: Iterable[PatternRule], *, flags: Sequence[str] = (), reads_roles: bool = True
 ) -> tuple[CompiledRule, ...]:
     """Compile rules, naming every one that is not a regular expression."""
     combined = re.RegexFlag(0)
@@ -186,7 +210,12 @@ def compile_rules(
         try:
             search = re.compile(rule.pattern, combined).search
             compiled.append(
-                CompiledRule(name=rule.name, search=search, words=tuple(rule.words.split()))
+                CompiledRule(
+                    name=rule.name,
+                    search=search,
+                    words=tuple(rule.words.split()),
+                    reads_roles=reads_roles,
+                )
             )
         except (re.error, OverflowError, RecursionError) as error:
             position = (getattr(error, "lineno", None) or 1, getattr(error, "colno", None) or 1)
@@ -210,7 +239,7 @@ def builtin_rules() -> list[PatternRule]:
 
 def compiled_builtin_rules() -> tuple[CompiledRule, ...]:
     """Return the compiled built-in rules, ready for a `PatternDefense`."""
-    return compile_rules(builtin_rules(), flags=("I", "M"))
+    return compile_rules(builtin_rules(), flags=("I", "M"), reads_roles=False)
 
 
 def read_lines(path: Path, *, shown_as: str) -> tuple[tuple[int, str], ...]:
