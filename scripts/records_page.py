@@ -25,10 +25,10 @@ SELECT defense, outcome, count(*) FROM results WHERE label = 'attack' GROUP BY 1
 VERSIONS = """
 ## Version
 
-`PRAGMA application_id` is {application} (`GMRK`), `PRAGMA user_version` is {version}. Versions
-below {version} were written before the first release: such a folder is refused, with an error
-that says so. From the first release on, every guardmark reads what a released one wrote. Numbers
-and words of the lists below keep their places; new words are appended.
+`PRAGMA application_id` is {application} (`GMR1`), `PRAGMA user_version` is {version}. A file whose
+`application_id` is {unreleased} (`GMRK`) was written before the first release: it is refused, with
+an error that says so. From the first release on, every guardmark reads what a released one wrote.
+Numbers and words of the lists below keep their places; new words are appended.
 """
 NAMES = """
 ## What a call is stored under
@@ -64,7 +64,12 @@ FLAGS = {
 def records_page() -> str:
     """Return the page as Markdown."""
     application = f"0x{schema.APPLICATION_ID:X}"
-    parts = [HEAD, VERSIONS.format(application=application, version=schema.SCHEMA_VERSION), NAMES]
+    versions = VERSIONS.format(
+        application=application,
+        unreleased=f"0x{schema.UNRELEASED_APPLICATION_ID:X}",
+        version=schema.SCHEMA_VERSION,
+    )
+    parts = [HEAD, versions, NAMES]
     parts.append(
         "\n## Numbers and their words\n\nThe table `words` of each file holds them too.\n\n"
     )

@@ -70,18 +70,21 @@ def test_a_newer_file_is_refused(writer: RecordWriter, path: Path) -> None:
     assert "update guardmark" in refused(path)
 
 
-def test_a_file_of_an_unreleased_version_is_refused(writer: RecordWriter, path: Path) -> None:
-    """No figure is made from records whose meaning has changed since."""
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_a_file_of_before_the_first_release_is_refused(
+    writer: RecordWriter, path: Path, version: int
+) -> None:
+    """No figure is made from records whose meaning has changed since; versions began anew."""
     writer.close()
     connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION - 1}")
+    connection.execute(f"PRAGMA application_id = {schema.UNRELEASED_APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {version}")
     connection.commit()
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     message = refused(path)
-    assert (
-        f"has schema version {schema.SCHEMA_VERSION - 1}, from before the first release" in message
-    )
+    assert f"has schema version {version}, from before the first release" in message
+    assert "this guardmark reads version 1" in message
     assert "Next: run the measurement again" in message
 
 

@@ -348,18 +348,20 @@ def _has_tables(connection: sqlite3.Connection) -> bool:
 
 def _require_present_version(connection: StoreConnection) -> None:
     """Refuse a file that holds no records of ours, or records of another schema version."""
-    if connection.value("PRAGMA application_id") != schema.APPLICATION_ID:
+    application = connection.value("PRAGMA application_id")
+    is_unreleased = application == schema.UNRELEASED_APPLICATION_ID
+    if application != schema.APPLICATION_ID and not is_unreleased:
         raise StoreError(
             f"{connection.path} is an SQLite database of another program.\n"
             "Next: name the folder of a run, or choose another output folder."
         )
     version = int(connection.value("PRAGMA user_version"))
-    if version > schema.SCHEMA_VERSION:
+    if version > schema.SCHEMA_VERSION and not is_unreleased:
         raise StoreError(
             f"{connection.path} has schema version {version}; this guardmark reads version"
             f" {schema.SCHEMA_VERSION}.\nNext: update guardmark."
         )
-    if version < schema.SCHEMA_VERSION:
+    if version < schema.SCHEMA_VERSION or is_unreleased:
         raise StoreError(
             f"{connection.path} has schema version {version}, from before the first release; this"
             f" guardmark reads version {schema.SCHEMA_VERSION}.\n"

@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
-SCHEMA_VERSION: Final = 4
-APPLICATION_ID: Final = 0x474D524B
-"""`GMRK`: lies in the header of the file, so that a foreign database is recognised."""
+SCHEMA_VERSION: Final = 1
+APPLICATION_ID: Final = 0x474D5231
+"""`GMR1`: lies in the header of the file, so that a foreign database is recognised."""
+UNRELEASED_APPLICATION_ID: Final = 0x474D524B
+"""`GMRK`: what stood there before the first release, with versions up to 4."""
 
 # The tuples are part of the file format: a word keeps its place for ever, new words are appended
 # together with a new schema version.
