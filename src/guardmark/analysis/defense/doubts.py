@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from guardmark.analysis.defense.frame import DefenseColumn
 from guardmark.analysis.defense.scorecard import complement, estimate_errors
+from guardmark.core.place import Place, stored_name
 from guardmark.core.record import Stage
 from guardmark.core.values import dataclass
 from guardmark.parsing.labels import says_changed
+from guardmark.store.columns import record_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.analysis.defense.frame import DefenseColumn, Frame
+    from guardmark.analysis.defense.frame import Frame
     from guardmark.core.estimate import Estimate
+    from guardmark.core.manifest import PartManifest
     from guardmark.core.record import Record
     from guardmark.store.reader import RecordReader
 
@@ -113,10 +117,10 @@ class FlaggedTexts:
     """A service that flagged texts, which went on all the same.
 
     Attributes:
-        defense: Name of the defense.
+        defense: Name of the defense; with `@output`, of what it said about a model's answers.
         words: Its own words for it, such as REVIEW.
-        attacks: Attacks that it flagged, of those it answered.
-        benign: Benign samples that it flagged, of those it answered.
+        attacks: Attacks of which it flagged the text or the answer, of those it decided about.
+        benign: Benign samples of which it did, of those it decided about.
     """
 
     defense: str
@@ -142,16 +146,28 @@ def find_changed_texts(reader: RecordReader, frame: Frame) -> tuple[ChangedTexts
 
 
 def find_flagged_texts(reader: RecordReader, frame: Frame) -> tuple[FlaggedTexts, ...]:
-    """Find the services that flagged texts, as their configurations say."""
+    """Find the services that flagged inputs or answers, as their configurations say.
+
+    What one said of a model's answers stands under the name that these decisions are stored by.
+    """
+    if frame.weights is not None:
+        return ()
+    recorded = {name for name, stage, _ in reader.recorded_stages() if stage is Stage.DEFENSE}
     found = []
-    for arm in frame.arms:
-        words = _words_that_mean(arm, "flag")
-        if words and frame.weights is None:
-            said = _count_words(reader, frame, arm, words)
+    for part in frame.manifest.parts:
+        words = _words_that_mean(part, "flag")
+        if part.kind != "defense" or not words:
+            continue
+        for name in (part.name, stored_name(part.name, Place.OUTPUT)):
+            if name not in recorded:
+                continue
+            records = record_columns(reader, name, is_every=frame.is_every)
+            column = DefenseColumn(part=part, records=records, threshold=None)
+            said = _count_words(reader, frame, column, words)
             if said is not None:
                 found.append(
                     FlaggedTexts(
-                        defense=arm.name, words=said.words, attacks=said.attacks, benign=said.benign
+                        defense=name, words=said.words, attacks=said.attacks, benign=said.benign
                     )
                 )
     return tuple(found)
@@ -159,12 +175,12 @@ def find_flagged_texts(reader: RecordReader, frame: Frame) -> tuple[FlaggedTexts
 
 def _words_for_changed(arm: DefenseColumn) -> frozenset[str]:
     """Return the words of a service for a changed text that its configuration reads as allowed."""
-    return frozenset(word for word in _words_that_mean(arm, "allow") if says_changed(word))
+    return frozenset(word for word in _words_that_mean(arm.part, "allow") if says_changed(word))
 
 
-def _words_that_mean(arm: DefenseColumn, meaning: str) -> frozenset[str]:
+def _words_that_mean(part: PartManifest, meaning: str) -> frozenset[str]:
     """Return the words of a service that have some meaning in its configuration."""
-    actions = arm.part.settings.get("actions")
+    actions = part.settings.get("actions")
     if not isinstance(actions, Mapping):
         return frozenset()
     return frozenset(word for word, stated in actions.items() if stated == meaning)
@@ -184,7 +200,7 @@ def _count_words(
 ) -> _WordCount | None:
     """Count the samples whose answer says one of the words, or None where no answer does."""
     seen, places = set[str](), []
-    for record in reader.records(defense=arm.name, stage=Stage.DEFENSE):
+    for record in reader.records(defense=arm.records.defense, stage=Stage.DEFENSE):
         if record.evidence is not None and record.evidence.native_action in words:
             seen.add(record.evidence.native_action)
             places.append(record.key.repeat * frame.sample_count + record.key.sample)
