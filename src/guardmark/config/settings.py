@@ -214,7 +214,8 @@ def describe_keys(schema: dict[str, Any], words: Mapping[str, Mapping[str, str]]
     """Put the meaning of each key into a JSON Schema, from words by kind of settings and by key."""
     for name, entry in {schema["title"]: schema, **schema["$defs"]}.items():
         for key, said in entry.get("properties", {}).items():
-            if meaning := words.get(name, {}).get(key) or words["common"].get(key):
+            meaning = words.get(name, {}).get(key) or words["common"].get(key)
+            if meaning:
                 said["description"] = meaning
 
 

@@ -116,7 +116,8 @@ class SpendingMeter:
     def refusal(self, cost: float = 0.0) -> str:
         """Say which limit one more call could pass, or nothing."""
         most = self.budget.cost
-        if (reason := self.used_up()) or most is None:
+        reason = self.used_up()
+        if reason or most is None:
             return reason
         if self.cost + self._reserved + cost > most * (1 + _ROUNDING):
             return (

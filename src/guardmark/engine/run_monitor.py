@@ -212,7 +212,8 @@ class RunMonitor:
     def _look_at_budget(self) -> None:
         """End the run where a limit of its budget is reached."""
         budget = self.plan.budget
-        if reason := self.meter.used_up():
+        reason = self.meter.used_up()
+        if reason:
             self.end(Halt.BUDGET, reason)
         elif budget.tokens is not None and self.tokens >= budget.tokens:
             self.end(Halt.BUDGET, f"{self.tokens:g} of {budget.tokens:g} tokens are used up")
@@ -251,12 +252,10 @@ class RunMonitor:
             usage = evidence.usage
             if usage is not None and not evidence.from_cache:
                 self.tokens += (usage.prompt_tokens or 0) + (usage.completion_tokens or 0)
-            if (
-                name
-                and HALVED in evidence.message
-                and (note := f"{name}: {HALVED}") not in self.notes
-            ):
-                self.notes.append(note)
+            if name and HALVED in evidence.message:
+                note = f"{name}: {HALVED}"
+                if note not in self.notes:
+                    self.notes.append(note)
         except (TypeError, AttributeError):
             return  # a part that says it in other types than agreed: stored as an error of it
 
@@ -304,5 +303,8 @@ class RunMonitor:
     def ask_rule(self, part: ProgressCounts) -> None:
         """End the run when its rule says that enough was seen."""
         rule = self.rule
-        if rule is not None and self.is_done(part) and self._ended and (reason := rule.reason()):
+        if rule is None or not self.is_done(part) or not self._ended:
+            return
+        reason = rule.reason()
+        if reason:
             self.end(Halt.EARLY, reason)

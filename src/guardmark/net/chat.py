@@ -121,11 +121,13 @@ class ChatEndpoint:
             return False
         # Requests that were under way together may be refused for the same field.
         fields = sent.keys() - self.taken
-        if names := refused_names(answer.message, fields):
+        names = refused_names(answer.message, fields)
+        if names:
             renamed = {key: names.get(name, name) for key, name in self.refused.items()}
             self.refused.update(renamed | names)
             return True
-        if names := refused_by_model(answer.message, fields):
+        names = refused_by_model(answer.message, fields)
+        if names:
             self.refused_by_model.update(names)
             return True
         if refuses_system_role(answer.message, shown):
@@ -190,8 +192,10 @@ def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
     text, usage = message.text or message.refusal, read_usage(document.get("usage"), price)
     # A filter that lets some words out has not kept them in: these are judged as they came.
     is_replaced = _REPLACED_MARK in exchange.body
-    if (not text or is_replaced) and (blocked_at := block_in(exchange)) is not None:
-        return _blocked(exchange, blocked_at, reason=reason, usage=usage)
+    if not text or is_replaced:
+        blocked_at = block_in(exchange)
+        if blocked_at is not None:
+            return _blocked(exchange, blocked_at, reason=reason, usage=usage)
     is_refusal = reason == _DECLINED or (not message.text and bool(message.refusal))
     if not text and not is_refusal:
         kind, why = _why_empty(message, reason)

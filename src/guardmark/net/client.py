@@ -74,10 +74,9 @@ class Services:
         self._beside: dict[str, list[str]] = {}
         for url, its in (limits or {}).items():
             bases = [_base(each) for each in (url, *its.base_urls)]
-            if doubled := {
-                base for base in bases if base in self._services or bases.count(base) > 1
-            }:
-                raise ConfigError(f"services: {min(doubled)} is named twice.")
+            for base in sorted(bases):
+                if base in self._services or bases.count(base) > 1:
+                    raise ConfigError(f"services: {base} is named twice.")
             for base in bases:
                 self._services[base] = Service(base, its, is_one_of_many=len(bases) > 1)
                 self._beside[base] = [each for each in bases if each != base]
@@ -86,7 +85,8 @@ class Services:
         )
         self._player = None if replay is None else CassettePlayer(replay, self.redactor)
         self._offline = offline
-        self._connections: dict[bool, Connections] = {}
+        self._kept: Connections | None = None
+        self._fresh: Connections | None = None
 
     def hide(self, secret: str, name: str) -> None:
         """Keep a secret out of everything that is written; the name is its variable."""
@@ -201,8 +201,9 @@ class Services:
 
     async def close(self) -> None:
         """Close every connection and the cassette; further requests are a mistake."""
-        for connections in self._connections.values():
-            await connections.close()
+        for connections in (self._kept, self._fresh):
+            if connections is not None:
+                await connections.close()
         if self.recorder is not None:
             self.recorder.close()
 
@@ -228,9 +229,13 @@ class Services:
 
     def connections(self, *, is_fresh: bool = False) -> Connections:
         """Return the connections, opened within the running loop on first use."""
-        if is_fresh not in self._connections:
-            self._connections[is_fresh] = Connections(is_fresh=is_fresh)
-        return self._connections[is_fresh]
+        if is_fresh:
+            if self._fresh is None:
+                self._fresh = Connections(is_fresh=True)
+            return self._fresh
+        if self._kept is None:
+            self._kept = Connections(is_fresh=False)
+        return self._kept
 
     def _addresses(self, address: URL) -> Iterator[tuple[URL, Service]]:
         """Yield where a request can go: one address, or the same path below several."""

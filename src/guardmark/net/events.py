@@ -34,7 +34,8 @@ def split_lines(body: bytes) -> Iterator[StreamPart]:
     """Yield the lines of JSON lines that are not empty."""
     lines = body.decode("utf-8").removeprefix(MARK).split("\n")
     for number, line in enumerate(lines):
-        if data := line.strip():
+        data = line.strip()
+        if data:
             yield StreamPart(data=data, name="", line=number, is_whole=number < len(lines) - 1)
 
 

@@ -97,7 +97,8 @@ class Redactor:
     def text(self, text: str) -> str:
         """Return the text without secrets."""
         data = text.encode("utf-8", "surrogatepass")
-        if (clean := self.data(data)) is not data:
+        clean = self.data(data)
+        if clean is not data:
             text = clean.decode("utf-8", "replace")
         for form in self._short:
             text = text.replace(form, REDACTED)
@@ -209,12 +210,14 @@ def read_variables(text: str, shown_as: str, is_secret: Callable[[str], bool]) -
     """Set the variables that lines NAME=VALUE state; yield those that were set before."""
     stated: dict[str, str] = {}
     for number, line in enumerate(map(str.strip, text.split("\n")), start=1):
-        if line and not line.startswith("#"):
-            if (match := _VARIABLE.fullmatch(line)) is None:
-                message = f"{shown_as}:{number}: is no line NAME=VALUE"  # it may hold a key
-                raise ConfigError(f"{message} (put a value with spaces, $ or quotes in '...').")
-            name, *values = match.groups()
-            stated[name] = next(filter(None, values), "")
+        if not line or line.startswith("#"):
+            continue
+        match = _VARIABLE.fullmatch(line)
+        if match is None:
+            message = f"{shown_as}:{number}: is no line NAME=VALUE"  # it may hold a key
+            raise ConfigError(f"{message} (put a value with spaces, $ or quotes in '...').")
+        name, *values = match.groups()
+        stated[name] = next(filter(None, values), "")
     for name, value in stated.items():
         if name in os.environ:
             yield name

@@ -194,7 +194,9 @@ def sample_fields(row: Mapping[str, Any], rules: RowMapping) -> dict[str, Any]:
             continue
         if name != "text":
             fields[name] = value
-        elif (messages := messages_in(value)) is not None:
+            continue
+        messages = messages_in(value)
+        if messages is not None:
             fields["messages"] = messages
         else:
             fields["text"] = text_in(value)

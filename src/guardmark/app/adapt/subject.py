@@ -132,9 +132,11 @@ def _stored_config(
         document["run"]["uvloop"] = False
     elif trust is None:
         names = list(dict.fromkeys(".".join(line.split(".")[:2]) for line in listed.lines))
+        named = ", ".join(names[:_LISTED])
+        if len(names) > _LISTED:
+            named += " ..."
         raise ConfigError(
-            f"{folder.path} names parts that run code, call addresses or read files: "
-            f"{', '.join(names[:_LISTED])}{' ...' * (len(names) > _LISTED)}.\n"
+            f"{folder.path} names parts that run code, call addresses or read files: {named}.\n"
             "They are not built because a folder says so.\n"
             "Next: name your own configuration of the run, --config CONFIG (with a file of an "
             "attacker: adapt CONFIG -o RUN --config FILE);\n"

@@ -170,8 +170,8 @@ class BlockedWhen(Settings):
 
     @model_validator(mode="after")
     def _one_rule(self) -> BlockedWhen:
-        others = (self.at_least, self.exists, self.filled)
-        if sum([bool(self.one_of), *(other is not None for other in others)]) != 1:
+        rules = (self.one_of or None, self.at_least, self.exists, self.filled)
+        if len(rules) - rules.count(None) != 1:
             raise ValueError("needs exactly one of one_of, at_least, exists and filled")
         if self.allowed and not self.one_of:
             raise ValueError("allowed goes with one_of")

@@ -129,7 +129,8 @@ class ActorDefense:
                     self._note_death(error)
                 return "died" if error else _LATE
         self._note_death(None)
-        if not (answer := asked.result()):
+        answer = asked.result()
+        if not answer:
             return "ran out of memory"
         is_shared = self._gains_from_batches and len(prompts) > 1
         answers: Answers = pickle.loads(answer)  # noqa: S301 - of our own actor

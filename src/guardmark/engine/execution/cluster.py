@@ -71,7 +71,8 @@ class Cluster:
 
     def _connect(self, ray: Any) -> None:
         quiet = {"log_to_driver": False, "configure_logging": False}
-        if (address := self.settings.address) != "local":
+        address = self.settings.address
+        if address != "local":
             try:
                 ray.init(address=address, **quiet)
             except ConnectionError:

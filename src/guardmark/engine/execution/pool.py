@@ -114,8 +114,10 @@ class _PoolWork:
             pool.end(is_waiting=bool(waiting))
 
     def _deal(self) -> None:
-        again = self._again
-        while self._free and (dealt := again.popleft() if again else self._work.deal(self._size)):
+        while self._free:
+            dealt = self._again.popleft() if self._again else self._work.deal(self._size)
+            if not dealt:
+                return
             slot = self._free.pop()
             future = self._pool.ask(dealt.chunk.prompts, slot)
             self._waiting[future] = _Asked(dealt=dealt, slot=slot)
