@@ -125,6 +125,30 @@ async def test_a_rewritten_result_is_what_the_agent_reads() -> None:
     assert set(actions) == {"rewrite"}
 
 
+async def test_a_block_for_one_bad_line_loses_the_whole_result() -> None:
+    """Such a guard stops the attack and loses the task; one that leaves out the line keeps it."""
+    harmless: set[str] = set()
+
+    def learn(prompt: Prompt) -> Decision:
+        harmless.update(prompt.text.splitlines())
+        return ALLOWED
+
+    def block(prompt: Prompt) -> Decision:
+        return ALLOWED if harmless.issuperset(prompt.text.splitlines()) else BLOCKED
+
+    def leave_out(prompt: Prompt) -> Decision:
+        kept = [line for line in prompt.text.splitlines() if line in harmless]
+        return Decision(outcome=Outcome.ALLOW, text="\n".join(kept))
+
+    await _run(BENIGN, tool_result=learn)
+    assert len(harmless) > 1
+    blocked = await _run(ATTACK, tool_result=block)
+    assert (blocked.task_done, blocked.injection_done) == (False, False)
+    assert (blocked.end, blocked.answer) == (CaseEnd.GAVE_UP, LEFT_OUT)
+    rewritten = await _run(ATTACK, tool_result=leave_out)
+    assert (rewritten.task_done, rewritten.injection_done) == (True, False)
+
+
 async def test_a_rewritten_call_is_what_is_carried_out() -> None:
     """Other arguments of the same tool."""
     call = json.dumps({"name": "read_mail", "arguments": {"mail": "1"}})
