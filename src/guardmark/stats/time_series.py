@@ -283,7 +283,8 @@ def _further_pairs(centred: Floats) -> Floats:
     """Return all further pairs at once, by Fourier transform."""
     count = len(centred)
     padded = 1 << (2 * count - 1).bit_length()  # so that the ends do not meet
-    power = np.abs(np.fft.rfft(centred, padded)) ** 2
+    power = np.abs(np.fft.rfft(centred, padded))
+    power *= power  # in place: a long series takes several such columns as it is
     lags = np.fft.irfft(power, padded)[2 * _FIRST_PAIRS : count]
     pairs: Floats = lags[: lags.size // 2 * 2].reshape(-1, 2).sum(axis=1)
     return pairs

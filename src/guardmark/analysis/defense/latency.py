@@ -283,7 +283,8 @@ def asking_ranks(frame: Frame) -> NDArray[np.int64]:
         positions = np.asarray(schedule.order, dtype=np.int64)
     else:
         group = frame.samples.origin or frame.samples.group
-        names = (group.names[code] for code in group.codes.tolist())
+        # Not as a list: of many samples no name is asked for.
+        names = (group.names[code] for code in map(int, group.codes))
         positions = np.asarray(order_samples(names, count, seed=manifest.seed), dtype=np.int64)
     ranks = np.empty(count, dtype=np.int64)
     ranks[positions] = np.arange(count)
