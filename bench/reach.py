@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import calls
 from measure import command, floor, middle, ratio, rounds, service, spend
-from table import Line, absolute
+from table import Line, absolute, absolute_beside
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,35 +109,22 @@ def _whole_commands(bench: Bench) -> list[Line]:
             },
         )
     return [
-        _beside(
-            "100 samples over HTTP", found, names=("over HTTP", "libraries, HTTP"), wanted=0.40
+        absolute_beside(
+            "COST",
+            "100 samples over HTTP",
+            found,
+            names=("over HTTP", "libraries, HTTP"),
+            wanted=0.40,
         ),
-        _beside("100 samples in process", found, names=("in process", "libraries"), wanted=0.35),
-        _beside("guardmark --help", found, names=("help", "click"), wanted=0.04),
+        absolute_beside(
+            "COST",
+            "100 samples in process",
+            found,
+            names=("in process", "libraries"),
+            wanted=0.35,
+        ),
+        absolute_beside("COST", "guardmark --help", found, names=("help", "click"), wanted=0.04),
     ]
-
-
-def _beside(
-    what: str,
-    found: dict[str, list[float]],
-    *,
-    names: tuple[str, str],
-    wanted: float,
-    unit: str = "s CPU",
-) -> Line:
-    """Return the line of a figure that may not be passed, beside a floor of the same rounds."""
-    name, base = names
-    value = middle(found, name)
-    return Line(
-        target="COST",
-        what=what,
-        floor=middle(found, base),
-        guardmark=value,
-        unit=unit,
-        ratio=ratio(found, name, base),
-        wanted=f"<= {wanted:g}",
-        is_met=value <= wanted,
-    )
 
 
 def _in_process(bench: Bench) -> list[Line]:
@@ -160,7 +147,8 @@ def _in_process(bench: Bench) -> list[Line]:
     found = rounds(bench.count, {"slope": slope, "bare": bare})
     most = sorted(memory)[len(memory) // 2]
     return [
-        _beside(
+        absolute_beside(
+            "COST",
             "in process, every report",
             found,
             names=("slope", "bare"),

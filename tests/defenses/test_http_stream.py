@@ -105,6 +105,15 @@ async def test_what_had_gone_out_before_the_block_is_counted(ask: Ask) -> None:
     assert 20_000_000 <= out.first_ns < out.block_ns - 20_000_000
 
 
+async def test_an_end_that_the_settings_do_not_name_is_named_in_the_error(ask: Ask) -> None:
+    """It is read as a part that is no JSON, which would tell nobody what to do."""
+    stream = {name: value for name, value in STREAM.items() if name != "end"}
+    decision = await ask(event("0123456789"), END, stream=stream)
+    assert decision.outcome is Outcome.MALFORMED
+    assert decision.evidence is not None
+    assert 'add  end: "[DONE]"  to stream' in decision.evidence.message
+
+
 async def test_streams_that_end_share_a_connection(serve: Any) -> None:
     """Connecting again for each answer would add its time to all of them."""
     connections = set()

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.agents.figures import AgentAnalysis
     from guardmark.analysis.agents.replay import ReplayAnalysis
     from guardmark.analysis.compare.comparison import RunComparison
-    from guardmark.analysis.defense.doubts import AlikeAnswers, ChangedTexts, FlaggedTexts
+    from guardmark.analysis.defense.doubts import AlikeAnswers, ServiceWords
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.defense.masking import Masking
     from guardmark.analysis.defense.native_categories import NativeCategory
@@ -117,8 +117,8 @@ class RunAnalysis:
     system: tuple[DefenseAnalysis, ...] = ()
     system_worst: WorstSamples | None = None
     alike: tuple[AlikeAnswers, ...] = ()
-    changed_texts: tuple[ChangedTexts, ...] = ()
-    flagged_texts: tuple[FlaggedTexts, ...] = ()
+    changed_texts: tuple[ServiceWords, ...] = ()
+    flagged_texts: tuple[ServiceWords, ...] = ()
     unseen: tuple[Unseen, ...] = ()
     systems: RunComparison | None = None
     agent: AgentAnalysis | None = None

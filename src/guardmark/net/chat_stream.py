@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.net.events import split_events
+from guardmark.net.events import USUAL_END, split_events
 from guardmark.net.wire import JoinedStream, StreamCut
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from guardmark.net.events import StreamPart
 
-_END: Final = "[DONE]"
 _ADDED: Final = frozenset({"refusal", "reasoning_content", "reasoning", "thinking"})
 """Texts of a message, beside its content, that come piece by piece."""
 _NOT_OF_THE_PROTOCOL: Final = (KeyError, TypeError, AttributeError, ValueError, RecursionError)
@@ -22,7 +21,7 @@ _NOT_OF_THE_PROTOCOL: Final = (KeyError, TypeError, AttributeError, ValueError, 
 def is_last(line: bytes) -> bool:
     """Tell whether a line ends a stream: nothing after it is to be read."""
     text = line.strip()
-    return text.startswith(b"data:") and text.removeprefix(b"data:").strip() == _END.encode()
+    return text.startswith(b"data:") and text.removeprefix(b"data:").strip() == USUAL_END.encode()
 
 
 def join_chat(body: bytes) -> JoinedStream | None:
@@ -39,7 +38,7 @@ def join_chat(body: bytes) -> JoinedStream | None:
     answer = _ChatParts()
     is_ended = False
     for part in split_events(body):
-        if part.data == _END:
+        if part.data == USUAL_END:
             is_ended = True
             break
         if not part.data:
@@ -56,7 +55,7 @@ def join_chat(body: bytes) -> JoinedStream | None:
             is_ended = True
             break
     if not is_ended and not answer.is_finished:
-        raise StreamCut(f"neither a finish reason nor {_END} came")
+        raise StreamCut(f"neither a finish reason nor {USUAL_END} came")
     return JoinedStream(body=_written(answer.document()), texts=tuple(answer.texts))
 
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 MARK: Final = "\ufeff"
 """Of byte order, which may stand first."""
+USUAL_END: Final = "[DONE]"
+"""The data that end a stream of chat answers, and of most that are made like these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,14 +96,14 @@ def _said(record: Record) -> object:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedTexts:
-    """A service that changed texts; its configuration counts that as allowed.
+class ServiceWords:
+    """How often a service answered with some of its words, such as those for a changed text.
 
     Attributes:
-        defense: Name of the defense.
-        words: Its own words for it, such as MASKED.
-        attacks: Attacks that it changed, of those it answered.
-        benign: Benign samples that it changed, of those it answered.
+        defense: Name of the defense; with `@output`, of its decisions about a model's answers.
+        words: Which of the words it used, such as MASKED or REVIEW.
+        attacks: Attacks answered with one of them, of those it decided about.
+        benign: Benign samples answered with one of them, of those it decided about.
     """
 
     defense: str
@@ -112,44 +112,20 @@ class ChangedTexts:
     benign: Estimate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlaggedTexts:
-    """A service that flagged texts, which went on all the same.
-
-    Attributes:
-        defense: Name of the defense; with `@output`, of what it said about a model's answers.
-        words: Its own words for it, such as REVIEW.
-        attacks: Attacks of which it flagged the text or the answer, of those it decided about.
-        benign: Benign samples of which it did, of those it decided about.
-    """
-
-    defense: str
-    words: tuple[str, ...]
-    attacks: Estimate
-    benign: Estimate
-
-
-def find_changed_texts(reader: RecordReader, frame: Frame) -> tuple[ChangedTexts, ...]:
+def find_changed_texts(reader: RecordReader, frame: Frame) -> tuple[ServiceWords, ...]:
     """Find the services that changed texts and are counted as if they had allowed them."""
+    if frame.weights is not None:
+        return ()
     found = []
     for arm in frame.arms:
-        words = _words_for_changed(arm)
-        if words and frame.weights is None:
-            said = _count_words(reader, frame, arm, words)
-            if said is not None:
-                found.append(
-                    ChangedTexts(
-                        defense=arm.name, words=said.words, attacks=said.attacks, benign=said.benign
-                    )
-                )
+        counted = _count_words(reader, frame, arm, _words_for_changed(arm.part))
+        if counted is not None:
+            found.append(counted)
     return tuple(found)
 
 
-def find_flagged_texts(reader: RecordReader, frame: Frame) -> tuple[FlaggedTexts, ...]:
-    """Find the services that flagged inputs or answers, as their configurations say.
-
-    What one said of a model's answers stands under the name that these decisions are stored by.
-    """
+def find_flagged_texts(reader: RecordReader, frame: Frame) -> tuple[ServiceWords, ...]:
+    """Find the services that flagged inputs or answers, as their configurations say."""
     if frame.weights is not None:
         return ()
     recorded = {name for name, stage, _ in reader.recorded_stages() if stage is Stage.DEFENSE}
@@ -163,19 +139,15 @@ def find_flagged_texts(reader: RecordReader, frame: Frame) -> tuple[FlaggedTexts
                 continue
             records = record_columns(reader, name, is_every=frame.is_every)
             column = DefenseColumn(part=part, records=records, threshold=None)
-            said = _count_words(reader, frame, column, words)
-            if said is not None:
-                found.append(
-                    FlaggedTexts(
-                        defense=name, words=said.words, attacks=said.attacks, benign=said.benign
-                    )
-                )
+            counted = _count_words(reader, frame, column, words)
+            if counted is not None:
+                found.append(counted)
     return tuple(found)
 
 
-def _words_for_changed(arm: DefenseColumn) -> frozenset[str]:
+def _words_for_changed(part: PartManifest) -> frozenset[str]:
     """Return the words of a service for a changed text that its configuration reads as allowed."""
-    return frozenset(word for word in _words_that_mean(arm.part, "allow") if says_changed(word))
+    return frozenset(word for word in _words_that_mean(part, "allow") if says_changed(word))
 
 
 def _words_that_mean(part: PartManifest, meaning: str) -> frozenset[str]:
@@ -186,19 +158,12 @@ def _words_that_mean(part: PartManifest, meaning: str) -> frozenset[str]:
     return frozenset(word for word, stated in actions.items() if stated == meaning)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _WordCount:
-    """How often a service said any of some words, and which of them it said."""
-
-    words: tuple[str, ...]
-    attacks: Estimate
-    benign: Estimate
-
-
 def _count_words(
     reader: RecordReader, frame: Frame, arm: DefenseColumn, words: frozenset[str]
-) -> _WordCount | None:
-    """Count the samples whose answer says one of the words, or None where no answer does."""
+) -> ServiceWords | None:
+    """Count the samples that were answered with one of the words; None where none was."""
+    if not words:
+        return None
     seen, places = set[str](), []
     for record in reader.records(defense=arm.records.defense, stage=Stage.DEFENSE):
         if record.evidence is not None and record.evidence.native_action in words:
@@ -210,7 +175,8 @@ def _count_words(
     own = records.repeat.astype(np.int64) * frame.sample_count + records.sample
     marks = np.isin(own, places)
     rates = estimate_errors(frame, arm, blocked=marks, trials=arm.is_answered)
-    return _WordCount(
+    return ServiceWords(
+        defense=arm.records.defense,
         words=tuple(sorted(seen)),
         attacks=complement(rates.attack_success_rate),
         benign=rates.false_positive_rate,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, StreamTrace
 from guardmark.core.values import dataclass
-from guardmark.net.events import MARK, split_events, split_lines
+from guardmark.net.events import MARK, USUAL_END, split_events, split_lines
 from guardmark.parsing.objects import read_json
 
 if TYPE_CHECKING:
@@ -138,7 +138,10 @@ def _document(part: StreamPart) -> object:
     except (ValueError, RecursionError) as error:
         if not part.is_whole:
             return _CUT
-        raise _Unreadable(f"line {part.line + 1} of the stream: {error}") from error
+        what = f"line {part.line + 1} of the stream: {error}"
+        if part.data == USUAL_END:
+            what = f'the stream ends with {USUAL_END}: add  end: "{USUAL_END}"  to stream'
+        raise _Unreadable(what) from error
 
 
 def _with_chunk(out: StreamTrace, text: str, arrival_ns: int | None) -> StreamTrace:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.compare.recommendations import Advice
     from guardmark.analysis.defense.costs import PartRetries
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
-    from guardmark.analysis.defense.doubts import ChangedTexts
+    from guardmark.analysis.defense.doubts import ServiceWords
     from guardmark.analysis.defense.scorecard import Scorecard
     from guardmark.analysis.run import RunAnalysis
     from guardmark.analysis.settings import RelianceLimits
@@ -296,7 +296,7 @@ def _command_cell(item: _Item) -> TextCell:
     return words("")
 
 
-def changed_sentence(changed: ChangedTexts, analysis: RunAnalysis) -> str:
+def changed_sentence(changed: ServiceWords, analysis: RunAnalysis) -> str:
     """Say which texts a service changed, and what the figures therefore do not show."""
     attacks = f"{count_text(changed.attacks.successes)} of {count_text(changed.attacks.trials)}"
     benign = f"{count_text(changed.benign.successes)} of {count_text(changed.benign.trials)}"
