@@ -191,7 +191,7 @@ _TWIN: Final = "attacker twin"
 
 @dataclass(frozen=True, slots=True)
 class RewordingAccounts:
-    """What rewording is booked on: of attacks, or of benign texts as their control.
+    """The accounts of rewording: of attacks, or of benign texts as their control.
 
     Attributes:
         writer: Account of the calls that write candidates.
